@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(database.shutdown()?)
 }
 
-/// A zero-filled file as long as a log segment.
+/// Makes a zero-filled file that is as long as a log segment.
 fn bare_file(directory: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().create(true).truncate(true).write(true).open(directory.join("bare"))?;
     let zeros = vec![0; 1 << 20];
@@ -87,7 +87,8 @@ fn update(database: &Arc<Database>, def: &TableDef, id: i64) -> varve_engine::Re
     txn.commit()
 }
 
-/// Median latencies in microseconds, taken in turn so that a busy machine hits both alike.
+/// Returns median latencies in microseconds. Both are measured in turn, so that other load on the machine
+/// affects both equally.
 fn pair(
     bare: &File,
     database: &Arc<Database>,

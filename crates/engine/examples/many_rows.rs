@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     database.shutdown()
 }
 
-/// Prints the thread's own processor time for each row of what is rolled back then.
+/// Calls `run` and prints the thread's own processor time of it for each row. Then rolls the changes back.
 fn undone(
     database: &Arc<Database>,
     what: &str,

@@ -55,13 +55,13 @@ impl std::fmt::Debug for Locker {
     }
 }
 
-/// Mode of an advisory lock.
+/// Returns the mode of an advisory lock.
 const fn mode(is_shared: bool) -> LockMode {
     if is_shared { LockMode::Share } else { LockMode::Exclusive }
 }
 
 impl Database {
-    /// The locks of a new session. [`Database::locks`] shows the session under this label.
+    /// Returns the locks of a new session. [`Database::locks`] shows the session under this label.
     pub fn session_locks(&self, label: u32) -> SessionLocks {
         let core = Arc::clone(self.core());
         SessionLocks { party: core.waits.new_party(), core, label, held: Mutex::default() }

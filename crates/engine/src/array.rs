@@ -18,8 +18,8 @@
 //!    the subscript is not 1.
 //! 3. The subscript after the last one is also an i32.
 //!
-//! This module knows nothing about text forms and type names. Elements of type oid and similar types are
-//! stored as bigint.
+//! This module does not know text forms or type names. Elements of type oid and similar types are stored as
+//! bigint.
 
 use std::cmp::Ordering;
 
@@ -51,12 +51,12 @@ pub struct Elements<'a> {
 }
 
 impl Array {
-    /// An empty array. `element` loses its modifier.
+    /// Returns an empty array whose elements have the type `element` without its modifier.
     pub fn new(element: ColumnType) -> Self {
         Self(vec![element_code(element), 0, 0, 0, 0])
     }
 
-    /// An empty vector.
+    /// Returns an empty vector.
     pub fn vector(element: ColumnType) -> Self {
         Self(vec![element_code(element) | VECTOR, 0, 0, 0, 0])
     }
@@ -76,8 +76,8 @@ impl Array {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The same elements, beginning with this subscript. An empty array has no subscripts, and a vector
-    /// counts from 0, so both stay unchanged. Panics if the subscripts leave their range: see
+    /// Returns the same elements, beginning with this subscript. An empty array has no subscripts, and a
+    /// vector counts from 0, so both stay unchanged. Panics if the subscripts leave their range: see
     /// `ArrayRef::fits`.
     #[must_use]
     pub fn starting_at(mut self, lower_bound: i32) -> Self {
@@ -93,7 +93,7 @@ impl Array {
         self
     }
 
-    /// The same array, borrowed.
+    /// Returns the same array, borrowed.
     pub fn as_ref(&self) -> ArrayRef<'_> {
         ArrayRef(&self.0)
     }
@@ -120,17 +120,17 @@ impl<'a> ArrayRef<'a> {
         rest.is_empty().then_some(array)
     }
 
-    /// The bytes in the stored format.
+    /// Returns the bytes in the stored format.
     pub const fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// The same array, owned.
+    /// Returns the same array, owned.
     pub fn to_owned(self) -> Array {
         Array(self.0.to_vec())
     }
 
-    /// The type of the elements, without modifier.
+    /// Returns the type of the elements, without modifier.
     pub fn element(self) -> ColumnType {
         match element_of(self.0[0]) {
             Some(element) => element,
@@ -138,12 +138,12 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Whether this is a vector, whose subscripts begin at 0.
+    /// Returns whether this is a vector, whose subscripts begin at 0.
     pub fn is_vector(self) -> bool {
         self.0[0] & VECTOR != 0
     }
 
-    /// The subscript of the first element.
+    /// Returns the subscript of the first element.
     pub fn lower_bound(self) -> i32 {
         match self.0[HEAD_BYTES..].first_chunk() {
             Some(bound) if self.0[0] & BOUNDED != 0 => i32::from_le_bytes(*bound),
@@ -151,7 +151,7 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Whether the subscripts of the elements stay in their range if the first one is `lower_bound`.
+    /// Returns whether the subscripts of the elements stay in their range if the first one is `lower_bound`.
     pub fn fits(self, lower_bound: i32) -> bool {
         i64::from(lower_bound) + self.len() as i64 <= i64::from(i32::MAX)
     }
@@ -160,30 +160,30 @@ impl<'a> ArrayRef<'a> {
         if self.0[0] & BOUNDED != 0 { HEAD_BYTES + BOUND_BYTES } else { HEAD_BYTES }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(self) -> usize {
         u32::from_le_bytes([self.0[1], self.0[2], self.0[3], self.0[4]]) as usize
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The elements, in order.
+    /// Returns the elements, in order.
     pub fn iter(self) -> Elements<'a> {
         Elements { element: self.element(), rest: &self.0[self.head_bytes()..] }
     }
 
-    /// The element with this subscript; `None` beyond the bounds.
+    /// Returns the element with this subscript, or `None` beyond the bounds.
     pub fn get(self, subscript: i64) -> Option<Datum<'a>> {
         let at = usize::try_from(subscript - i64::from(self.lower_bound())).ok()?;
         self.iter().nth(at)
     }
 
-    /// The order of two arrays: by the first elements that differ (NULL last), then by the number of
-    /// elements, then by the first subscript. There 1 comes before all others, because stored keys of arrays
-    /// that begin at 1 end without it.
+    /// Returns the order of two arrays. They are compared by the first elements that differ (NULL is last),
+    /// then by the number of elements, then by the first subscript. The first subscript 1 comes before all
+    /// others, because the keys of arrays that begin at 1 end without it.
     pub fn order(self, other: ArrayRef<'_>) -> Ordering {
         let pairs = self.iter().zip(other.iter());
         let differing = pairs.map(|(a, b)| a.order(&b)).find(|order| order.is_ne());
@@ -210,7 +210,8 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// The first element (inner `None` for NULL) and what follows.
+/// Returns the first element (inner `None` for NULL) and the bytes after it. Returns `None` if the bytes end
+/// too early.
 fn split(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     match u32::from_le_bytes(*length) {
@@ -255,7 +256,7 @@ static ELEMENTS: [ColumnType; 17] = [
 static HELD_AS_ANOTHER: [ColumnType; 2] = [ColumnType::Json, ColumnType::Oid];
 
 impl ColumnType {
-    /// The type of arrays of this one, without its modifier; `None` for arrays.
+    /// Returns the type of arrays of this one, without its modifier, or `None` for arrays.
     pub fn array(self) -> Option<ColumnType> {
         let same = |e: &&ColumnType| std::mem::discriminant(*e) == std::mem::discriminant(&self);
         let plain = match self {
@@ -265,7 +266,8 @@ impl ColumnType {
         Some(ColumnType::Array(plain))
     }
 
-    /// The type of arrays of this one with its modifier, such as `varchar(10)[]`; `None` for arrays.
+    /// Returns the type of arrays of this one with its modifier, such as `varchar(10)[]`, or `None` for
+    /// arrays.
     pub fn array_of_these(self) -> Option<ColumnType> {
         let ColumnType::Array(plain) = self.array()? else { return None };
         if *plain == self {
@@ -285,7 +287,7 @@ impl ColumnType {
 /// freely, and there are only as many as definitions name.
 static MODIFIED: Mutex<Vec<&'static ColumnType>> = Mutex::new(Vec::new());
 
-/// Whether an array may be in a column of arrays of this type. A vector may not.
+/// Returns whether an array may be in a column of arrays of this type. A vector may not.
 pub(crate) fn is_of(array: ArrayRef<'_>, element: ColumnType) -> bool {
     array.0[0] & !BOUNDED == element_code(element)
 }

@@ -21,31 +21,34 @@ use crate::transaction::Transaction;
 pub enum PastMoment {
     /// Microseconds since 1970, UTC.
     TimeUs(i64),
-    /// When everything up to this LSN had been logged.
+    /// The moment at which everything up to this LSN had been logged.
     Lsn(u64),
 }
 
 impl Database {
-    /// Keeps the undo of each transaction for so long after its commit, so that later transactions can read
-    /// the moments since then. Zero, with which a database opens, keeps no undo for them.
+    /// Keeps the undo of each transaction for `time` after its commit, so that later transactions can read
+    /// the moments since then. With zero, no undo is kept for them. A database opens with zero.
     ///
     /// Each retained transaction also needs memory, for an entry in the queue of purge and for its state.
     pub fn set_undo_retention(&self, time: Duration) {
         self.core.purge.retain_for(time);
     }
 
-    /// The LSN up to which every commit is durable.
+    /// Returns the LSN up to which every commit is durable.
     pub fn durable_lsn(&self) -> Lsn {
         self.core.pager.durable_lsn()
     }
 }
 
 impl Transaction {
-    /// Makes all statements of this transaction read a moment of the past. Called before its first statement.
+    /// Makes all statements of this transaction read a moment of the past. The transaction must not have run
+    /// a statement yet.
     ///
-    /// # Errors `MomentAhead` (22023) for a moment in the future. `MomentTooOld` (72000) if the row versions
-    /// of then are not kept any more, or if the database was opened later. `HasBegun` (25001) after the first
-    /// statement.
+    /// # Errors
+    ///
+    /// The error is `MomentAhead` (22023) for a moment in the future. It is `MomentTooOld` (72000) if the row
+    /// versions of that moment are not kept any more, or if the database was opened later. After the first
+    /// statement it is `HasBegun` (25001).
     pub fn read_as_of(&mut self, moment: PastMoment) -> Result<()> {
         if self.has_begun() || self.cx.record_count > 0 {
             return Err(Error::HasBegun);
@@ -57,7 +60,7 @@ impl Transaction {
             PastMoment::Lsn(lsn) => Lsn::new(lsn),
             PastMoment::TimeUs(us) => self.cx.core.purge.snapshot_at(us)?,
         };
-        // A commit has its time a moment before its record is in the log.
+        // A commit gets its time shortly before its record is in the log.
         while pager.log().end() < snapshot && pager.is_sound() {
             std::thread::yield_now();
         }

@@ -23,12 +23,12 @@ pub(crate) struct BackgroundThreads {
 }
 
 impl BackgroundThreads {
-    /// No threads yet.
+    /// Returns an object that has no threads yet.
     pub(crate) fn new(purge_bell: Arc<Bell>) -> BackgroundThreads {
         BackgroundThreads { purge_bell, recovery_bell: Arc::default(), handles: Mutex::default() }
     }
 
-    /// The bell of the thread that rolls back transactions which a crash left unfinished.
+    /// Returns the bell of the thread that rolls back transactions which a crash left unfinished.
     pub(crate) fn recovery_bell(&self) -> &Arc<Bell> {
         &self.recovery_bell
     }

@@ -26,7 +26,7 @@ use crate::undo::page::{HeaderPage, UndoPage, listed, undo_page};
 use crate::undo::{RecordRef, not_undo};
 use crate::{purge, recovery};
 
-/// What [`crate::Database::check`] found.
+/// The result of [`crate::Database::check`].
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     /// The number of pages that were checked.

@@ -60,7 +60,7 @@ pub struct Context {
     /// Rows that this transaction shares (`share.rs`).
     pub(crate) shared: Vec<Share>,
     has_waited: bool,
-    /// What the transaction last waited for; `None` once it has that or gave it up.
+    /// The lock that the transaction last waited for. `None` if the transaction has got it or given it up.
     awaited: Option<Awaited>,
     /// The number of releases when the transaction last began to check a row that it may have to wait for.
     looked: u64,
@@ -75,17 +75,18 @@ pub struct Context {
     is_beside_marks: bool,
     /// Whether this is a reader for another transaction, which has the locks.
     pub(crate) is_reader: bool,
-    /// It reads a snapshot of the past, and changes nothing.
+    /// Whether the transaction reads a snapshot of the past. Then it changes nothing.
     pub(crate) is_past: bool,
     /// The work in partitions of memory-oriented engines, if there is any.
     pub(crate) stores: Option<Box<PartitionWork>>,
-    /// What the statement does at partitions that are held.
+    /// What the statement does if it needs a partition that another transaction has locked.
     pub(crate) when_held: WhenHeld,
-    /// Partitions that the statement has passed by, because others held them.
+    /// Partitions that the statement has skipped, because other transactions had locked them.
     pub(crate) passed_by: SmallVec<[PartitionId; 2]>,
 }
 
-/// What a transaction waits for. It may take several waits.
+/// The lock that a transaction waits for. The transaction may have to wait several times until it has the
+/// lock.
 #[derive(Clone, Copy)]
 struct Awaited {
     want: u64,
@@ -147,7 +148,7 @@ impl Context {
         }
     }
 
-    /// The context of a loser, which must be undone.
+    /// Returns the context of a loser, which must be undone.
     pub(crate) fn of_loser(core: Arc<Core>, loser: Loser) -> Self {
         Self {
             core,
@@ -185,7 +186,7 @@ impl Context {
         self.serial = (isolation == Isolation::Serializable).then(Arc::default);
     }
 
-    /// The context of a reader for this transaction. The reader sees the same snapshot, which stays
+    /// Returns the context of a reader for this transaction. The reader sees the same snapshot, which stays
     /// registered here, and the transaction's own changes. Its reads count as reads of this transaction.
     pub(crate) fn for_reader(&mut self) -> Self {
         let snapshot = self.snapshot();
@@ -201,7 +202,8 @@ impl Context {
         reader
     }
 
-    /// The context of a reader that sees everything committed now, and this transaction's own changes.
+    /// Returns the context of a reader that sees everything committed now, and this transaction's own
+    /// changes.
     pub(crate) fn for_newest(&mut self) -> Self {
         let mut reader = Self::new(Arc::clone(&self.core), Isolation::ReadCommitted, self.timeout);
         reader.is_reader = true;
@@ -212,12 +214,12 @@ impl Context {
         reader
     }
 
-    /// Whether index entries may lack the marks of this transaction's own deletes.
+    /// Returns whether index entries may lack the marks of this transaction's own deletes.
     pub(crate) fn has_late_marks(&self) -> bool {
         self.marks.is_some() || self.is_beside_marks
     }
 
-    /// The key in `index` at which the closure of the last scan ended the scan.
+    /// Returns the key in `index` at which the closure of the last scan ended the scan.
     pub(crate) fn place(&self, index: ScanIndex) -> &[u8] {
         match index {
             ScanIndex::Primary => &self.buffers.key,
@@ -263,7 +265,7 @@ impl Context {
         core.waits.unlock_all(&core.registry, self.owner, keep, is_kept);
     }
 
-    /// The number of locks with a queue that the transaction has.
+    /// Returns the number of locks with a queue that the transaction has.
     pub(crate) fn locks_held(&self) -> usize {
         self.core.waits.held_by(&self.core.registry, self.owner)
     }
@@ -335,19 +337,19 @@ impl Context {
         }
     }
 
-    /// Called after a wait under READ COMMITTED: the statement continues with a new snapshot.
+    /// Takes a new snapshot, if there is one. A statement of READ COMMITTED continues with it after a wait.
     pub(crate) fn renew_snapshot(&mut self) {
         if self.snapshot.is_some() {
             self.take_snapshot();
         }
     }
 
-    /// The snapshot, if there is one.
+    /// Returns the snapshot, if there is one.
     pub(crate) fn snapshot_taken(&self) -> Option<Lsn> {
         self.snapshot
     }
 
-    /// The present snapshot. It is taken now if there is none.
+    /// Returns the present snapshot. It is taken now if there is none.
     #[inline]
     pub(crate) fn snapshot(&mut self) -> Lsn {
         match self.snapshot {
@@ -356,11 +358,12 @@ impl Context {
         }
     }
 
-    /// What this transaction sees, with a fresh floor. Fails if the snapshot is too old.
+    /// Returns what this transaction sees, with the present floor. Fails if the snapshot is too old.
     #[inline]
     pub(crate) fn view(&mut self) -> Result<View> {
         let snapshot = self.snapshot();
-        // In this order: the floor may pass by a snapshot only after that has been refused.
+        // The order of these two calls matters. A snapshot is refused before the floor can pass it, so a
+        // floor that was read first fits a snapshot that is not refused.
         let view = self.core.view(snapshot, self.id);
         self.core.purge.check_snapshot(snapshot)?;
         Ok(view)
@@ -392,7 +395,8 @@ impl Context {
         }
     }
 
-    /// 0A000 for a table without old versions of its rows, if this transaction reads the past.
+    /// Returns the error 0A000 if this transaction reads the past and the table has no old versions of its
+    /// rows.
     pub(crate) fn refuse_past_of(&self, table: &TableDef) -> Result<()> {
         if !self.is_past {
             return Ok(());
@@ -403,7 +407,7 @@ impl Context {
         })
     }
 
-    /// Called when all changes are undone: ends the identity, and frees the segment.
+    /// Ends the identity and frees the segment, when all changes are undone.
     pub(crate) fn end_identity(&mut self) -> Result<()> {
         let core = Arc::clone(&self.core);
         // The segment stays with the transaction until nothing can fail any more: a failure is tried again
@@ -440,7 +444,7 @@ impl Context {
         self.segment_mut().prepare(mtr, bytes)
     }
 
-    /// As `prepare_record`, for one more record of the mini-transaction.
+    /// Does the same as `prepare_record` for one more record of the mini-transaction.
     pub(crate) fn prepare_more(&mut self, prepared: Prepared) -> Option<Prepared> {
         let bytes = self.record.bytes().len();
         self.segment_mut().prepare_more(prepared, bytes)
@@ -452,7 +456,7 @@ impl Context {
         self.segment_mut().extend(&core.pager)
     }
 
-    /// The stamp of the change whose record comes next.
+    /// Returns the stamp of the change whose record comes next.
     pub(crate) fn next_stamp(&mut self, flags: u8) -> Stamp {
         let id = self.id;
         Stamp { txn: id.get(), roll: self.segment_mut().next_pointer(id).raw(), flags }
@@ -506,13 +510,13 @@ impl Context {
         self.wait_wanting(on, hash_key(tree, key))
     }
 
-    /// As `wait_for`, for a KEY SHARE lock of the row. Such a lock is compatible with the KEY SHARE locks
-    /// that other transactions wait for.
+    /// Does the same as `wait_for` for a KEY SHARE lock of the row. Such a lock is compatible with the KEY
+    /// SHARE locks that other transactions wait for.
     pub(crate) fn wait_to_rely(&mut self, on: Owner, tree: u32, key: &[u8]) -> Result<()> {
         self.wait_wanting(on, hash_key(tree, key) ^ KEY_SHARE_WISH)
     }
 
-    /// Waits, unless a lock was released since the last check began, because that may be the wanted one.
+    /// Waits, unless a lock was released since the last check began. The released lock may be the wanted one.
     fn wait_wanting(&mut self, on: Owner, want: u64) -> Result<()> {
         self.has_waited = true;
         let begun = self.awaited.filter(|awaited| awaited.want == want);
@@ -545,13 +549,13 @@ impl Context {
         outcome
     }
 
-    /// Called after a change was undone for which other transactions may wait.
+    /// Wakes the transactions that wait for this one, after a change was undone.
     pub(crate) fn release(&mut self) {
         self.has_taken();
         self.core.waits.release(&self.core.registry, self.owner);
     }
 
-    /// Called after an operation that waited for a lock and did not take it. The next waiters get their turn.
+    /// Wakes the next waiters after an operation that waited for a lock and did not take it.
     pub(crate) fn pass_on(&mut self) {
         self.awaited = None;
         if std::mem::take(&mut self.has_waited) {
@@ -559,25 +563,25 @@ impl Context {
         }
     }
 
-    /// Called after an operation got the lock that it waited for.
+    /// Records that the operation got the lock that it waited for.
     pub(crate) fn has_taken(&mut self) {
         (self.has_waited, self.awaited) = (false, None);
     }
 
-    /// Called after an attempt to undo a part of the transaction. If the attempt failed, the transaction
-    /// cannot be committed any more.
+    /// Records the outcome of an attempt to undo a part of the transaction. If the attempt failed, the
+    /// transaction cannot be committed any more.
     pub(crate) fn note_undone(&mut self, outcome: Result<()>) {
         if let Err(error) = outcome {
             self.broken.get_or_insert(error);
         }
     }
 
-    /// Why the transaction can't be committed.
+    /// Takes and returns the error because of which the transaction cannot be committed.
     pub(crate) fn take_broken(&mut self) -> Option<Error> {
         self.broken.take()
     }
 
-    /// A commit is acknowledged only when the log is durable up to `lsn`.
+    /// Records that the commit is acknowledged only when the log is durable up to `lsn`.
     pub(crate) fn wait_at_commit(&mut self, lsn: Lsn) {
         self.durable_by = self.durable_by.max(lsn);
     }
@@ -590,7 +594,7 @@ impl Context {
         Ok(())
     }
 
-    /// The parts of this context that table locks need.
+    /// Returns the parts of this context that table locks need.
     pub(crate) fn waiting(&self) -> Waiting<'_> {
         Waiting {
             registry: &self.core.registry,
@@ -600,7 +604,7 @@ impl Context {
         }
     }
 
-    /// Whether a statement should stop.
+    /// Returns the error `Cancelled` if the statement should stop.
     pub(crate) fn check_cancel(&self) -> Result<()> {
         let cancelled = self.cancel.as_ref().is_some_and(|c| c.load(std::sync::atomic::Ordering::Relaxed));
         if cancelled { Err(Error::Cancelled) } else { Ok(()) }
@@ -633,7 +637,7 @@ impl Context {
         core.recent.commit(serial.as_ref().map(|s| (&**s, snapshot)), &trees, oldest, || self.log_commit())
     }
 
-    /// The check of SERIALIZABLE for a transaction that has used partitions: returns an error if another
+    /// Makes the check of SERIALIZABLE for a transaction that has used partitions. Fails if another
     /// transaction has changed what this one read in pages.
     #[cold]
     pub(crate) fn check_page_reads(&self) -> Result<()> {

@@ -48,7 +48,8 @@ impl Stripes {
     }
 }
 
-/// The FNV-1a hash of a tree and a key. It chooses a stripe, and identifies what a waiting transaction wants.
+/// Returns the FNV-1a hash of a tree and a key. It chooses a stripe, and identifies what a waiting
+/// transaction wants.
 pub(crate) fn hash_key(tree: u32, key: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ u64::from(tree);
     let hash = key.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
@@ -129,13 +130,13 @@ pub(crate) enum WriteAccess {
 }
 
 impl Core {
-    /// A new view; the snapshot is registered by the caller.
+    /// Returns a new view. The caller has registered the snapshot.
     #[inline]
     pub(crate) fn view(&self, snapshot: Lsn, me: TxnId) -> View {
         View { snapshot, me, floor: self.status.floor() }
     }
 
-    /// Whether a view sees what `txn` wrote.
+    /// Returns whether a view sees what `txn` wrote.
     #[inline]
     pub(crate) fn sight(&self, view: &View, txn: TxnId) -> Sight {
         if txn < view.floor || (txn == view.me && view.me != TxnId::NONE) {
@@ -149,7 +150,7 @@ impl Core {
         }
     }
 
-    /// Whether `me` may write a row whose newest version is by `txn`; called under the row's latch.
+    /// Returns whether `me` may write a row whose newest version is by `txn`. The caller has the row's latch.
     pub(crate) fn hold(&self, txn: TxnId, me: TxnId) -> WriteAccess {
         if txn == me && me != TxnId::NONE {
             return WriteAccess::Mine;
@@ -196,8 +197,9 @@ impl Core {
         self.pager.forget_compression(SpaceId::DATA, owner);
     }
 
-    /// Tells the pager how the tables are stored that a transaction has changed, when it has committed and
-    /// still locks them. Only their last definitions count: trees of earlier ones may be purged already.
+    /// Tells the pager how the tables are stored that a transaction has changed. The transaction has
+    /// committed and still locks these tables. Only their last definitions count: trees of earlier ones may
+    /// be purged already.
     pub(crate) fn tell_storage<'c>(&self, changes: impl Iterator<Item = &'c ObjectChange>) {
         let mut last: HashMap<TableId, &TableDef> = HashMap::new();
         for change in changes {
@@ -228,7 +230,7 @@ impl Core {
         table
     }
 
-    /// A table engine by name; definitions name only engines that exist.
+    /// Returns a table engine by name. Definitions name only engines that exist.
     fn engine(&self, name: &str) -> &dyn TableEngine {
         let engine = self.engines.iter().find(|engine| engine.name() == name);
         engine.map_or(&*self.engines[0], |engine| &**engine)

@@ -4,7 +4,7 @@
 //! 1. Background threads have a reference to the core, not to the `Database`. So they end when the last
 //!    handle and the last transaction are dropped.
 //!
-//! This module knows nothing about SQL, sockets and configuration files.
+//! This module does not know SQL, sockets or configuration files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -100,7 +100,7 @@ impl Database {
         &self.core
     }
 
-    /// The state of a sequence.
+    /// Returns the state of a sequence.
     pub fn sequence_state(&self, sequence: &SequenceDef) -> Result<SequenceState> {
         let range = self.core.catalog.range_of(sequence);
         let range = range.lock();
@@ -125,8 +125,8 @@ impl Database {
         Transaction::new(cx, Arc::clone(&self.threads), database)
     }
 
-    /// An empty list of rows, which is written to a temporary file if it becomes large. `quota` limits the
-    /// file.
+    /// Returns an empty list of rows, which is written to a temporary file if it becomes large. `quota`
+    /// limits the file.
     pub fn spool(&self, quota: Arc<TemporaryQuota>) -> Spool {
         Spool::new(&self.core.temporary, quota)
     }
@@ -137,8 +137,8 @@ impl Database {
         purge::purge(&self.core)
     }
 
-    /// Checks every page, tree, row and index, and that what is allocated is reachable. Needs no other
-    /// transactions.
+    /// Checks every page, tree, row and index, and that every allocated page is reachable. No other thread
+    /// may use the database meanwhile.
     pub fn check(&self) -> Result<CheckReport> {
         check::check(&self.core)
     }
@@ -153,32 +153,33 @@ impl Database {
         Ok(self.core.pager.checkpoint()?)
     }
 
-    /// The table to which a page belongs. If the page is in an index, also the name of the index. No page is
-    /// read.
+    /// Returns the table to which a page belongs. If the page is in an index, the name of the index is
+    /// returned, too. No page is read.
     pub fn table_of_page(&self, page: PageId) -> Option<(Arc<TableDef>, Option<String>)> {
         self.core.catalog.current().table_of_segment(self.core.pager.owner_of(page)?)
     }
 
-    /// The region with the tables of the memory-oriented engines, if there is one.
+    /// Returns the region with the tables of the memory-oriented engines, if there is one.
     pub fn tables_region(&self) -> Option<&TablesRegion> {
         self.core.memory.get()
     }
 
-    /// The space that each partition of the memory-oriented engines takes in the region. Reads bitmaps after
-    /// a start.
+    /// Returns the space that each partition of the memory-oriented engines takes in the region. The first
+    /// call after a start may read bitmaps.
     pub fn partition_space(&self) -> Result<Vec<PartitionSpace>> {
         self.core.partitions.space()
     }
 
-    /// Whether the next start would accept a region of these bytes and partitions for tables. `None`: no
-    /// region.
+    /// Checks that the next start would accept a region for tables with this number of bytes and partitions.
+    /// `None` means that the next start has no region.
     ///
-    /// Errors: there are tables, and the region has another form.
+    /// Fails if there are tables and the region has another form.
     pub fn check_next_tables(&self, next: Option<(u64, u16)>) -> Result<()> {
         tables_region::check_next(&self.core, next)
     }
 
-    /// Warnings for the user at a start, for example if durability depends on the settings of a device.
+    /// Returns warnings for the user at a start, for example if durability depends on the settings of a
+    /// device.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.core.pager.warnings();
         warnings.extend(self.tables_region().and_then(TablesRegion::warning));
@@ -187,12 +188,13 @@ impl Database {
         warnings
     }
 
-    /// The pager, for tools and tests.
+    /// Returns the pager, for tools and tests.
     pub fn pager(&self) -> &Pager {
         &self.core.pager
     }
 
-    /// Bytes read from and written to the devices since the database was opened, by space and purpose.
+    /// Returns how many bytes were read from and written to the devices since the database was opened, by
+    /// space and purpose.
     pub fn io(&self) -> Vec<IoRow> {
         self.accounts.rows(|id| self.tablespace(id).map(|one| one.name))
     }
@@ -203,27 +205,27 @@ impl Database {
         self.accounts.set_trace(entries_max);
     }
 
-    /// The recorded requests of each device.
+    /// Returns the recorded requests of each device.
     pub fn io_traces(&self) -> Vec<DeviceTrace> {
         self.accounts.traces()
     }
 
-    /// The number of requests that did not fit in the traces.
+    /// Returns the number of requests that did not fit in the traces.
     pub fn io_trace_dropped_count(&self) -> u64 {
         self.accounts.trace_dropped_count()
     }
 
-    /// The sizes of the database and of its trees.
+    /// Returns the sizes of the database and of its trees.
     pub fn sizes(&self) -> Result<Sizes> {
         Sizes::read(&self.core.pager)
     }
 
-    /// How tables are stored, and how much space compression saves.
+    /// Returns how tables are stored, and how much space compression saves.
     pub fn savings(&self) -> Result<Savings> {
         Savings::read(&self.core.pager)
     }
 
-    /// Counters.
+    /// Returns the counters of the database.
     pub fn stats(&self) -> DatabaseStats {
         let core = &self.core;
         DatabaseStats {

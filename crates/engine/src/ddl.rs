@@ -8,7 +8,7 @@
 //!    without an owner.
 //! 3. A call that fails has changed nothing.
 //!
-//! This module knows nothing about SQL, for example IF EXISTS.
+//! This module does not know SQL, for example IF EXISTS.
 
 use std::sync::{Arc, OnceLock};
 
@@ -137,7 +137,7 @@ impl Transaction {
         })
     }
 
-    /// Drops a table with its indexes, parts and the sequences it owns. Refused while another table refers to
+    /// Drops a table with its indexes, parts and the sequences it owns. Fails while another table refers to
     /// it.
     pub fn drop_table(&mut self, table: TableId) -> Result<()> {
         let def = self.exclusive(table)?;
@@ -467,7 +467,7 @@ impl Transaction {
         Ok(tree.address())
     }
 
-    /// An error if a leaf by columns cannot have all columns of the table.
+    /// Returns an error if a leaf by columns cannot have all columns of the table.
     pub(crate) fn check_leaf_columns(&self, def: &TableDef) -> Result<()> {
         let (count, most) = (def.leaf_widths().len(), columns_max(self.cx.core.pager.page_size()));
         if count <= most {
@@ -530,7 +530,7 @@ pub(crate) fn invalid<T>(what: String) -> Result<T> {
     Err(Error::InvalidDefinition { what })
 }
 
-/// An error if no table can have this many columns.
+/// Returns an error if no table can have this many columns.
 pub(crate) fn check_column_count(count: usize) -> Result<()> {
     if count > COLUMNS_MAX {
         return Err(Error::TooManyColumns { what: format!("tables can have at most {COLUMNS_MAX} columns") });

@@ -200,7 +200,8 @@ impl Transaction {
         self.recompute_columns(table, columns, &mut |_, _| Ok(Value::Null))
     }
 
-    /// As `rewrite_columns`, but `compute` returns the value of each computed column in each row.
+    /// Does the same as `rewrite_columns`, but `compute` returns the value of each computed column in each
+    /// row.
     pub fn recompute_columns(
         &mut self,
         table: TableId,
@@ -339,7 +340,7 @@ fn moved_all(columns: &[usize], place: &dyn Fn(usize) -> Option<usize>) -> Optio
     columns.iter().map(|column| place(*column)).collect()
 }
 
-/// The definition with other columns. It still names the old trees.
+/// Returns the definition with other columns. It still names the old trees.
 fn reshape(
     old: &TableDef,
     columns: Vec<ColumnDef>,

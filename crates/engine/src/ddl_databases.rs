@@ -18,8 +18,9 @@ use crate::system_tables;
 use crate::transaction::Transaction;
 
 impl Transaction {
-    /// Makes a database with the schema `public` of a template: its owner, rights and comment, or none if it
-    /// is dropped there. The caller checks that the template has no other objects. The new id is given here.
+    /// Makes a database, and returns its id, which is assigned here. The database gets the schema `public` of
+    /// the template with its owner, rights and comment. If the schema was dropped in the template, the new
+    /// database has none either. The caller checks that the template has no other objects.
     pub fn create_database(&mut self, new: DatabaseDef, template: ObjectId) -> Result<ObjectId> {
         let public = self.public_of(template);
         public.iter().flat_map(About::roles).try_for_each(|role| self.hold_role(role))?;
@@ -41,8 +42,9 @@ impl Transaction {
         })
     }
 
-    /// Owner, rights and comment of a copy of the schema `public` of a database. `None` if it is dropped
-    /// there. The first templates store none, so their values are those of PostgreSQL.
+    /// Returns owner, rights and comment for a copy of the schema `public` of a database. Returns `None` if
+    /// the schema was dropped there. The first templates do not store these values, so theirs are those of
+    /// PostgreSQL.
     fn public_of(&mut self, template: ObjectId) -> Option<About> {
         let inside = self.catalog().of_database(template);
         let mut about = match inside.schemas().find(|schema| schema.name == PUBLIC) {

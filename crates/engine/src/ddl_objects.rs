@@ -10,8 +10,8 @@
 //! 3. Owners, grants and comments have no lock. They are replaced only if they are still as the transaction
 //!    has read them. Otherwise the error is `StaleDefinition`.
 //!
-//! This module knows nothing about SQL. The SQL layer checks under the lock whether existing rows satisfy a
-//! new constraint.
+//! This module does not know SQL. The SQL layer checks under the lock whether existing rows satisfy a new
+//! constraint.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //!    sequence has returned since the ALTER can be returned again.
 //! 2. If two transactions change one sequence, the second waits for the first.
 //!
-//! This module knows nothing about SQL and the bounds of a type.
+//! This module does not know SQL, or the bounds of a type.
 
 use std::sync::Arc;
 

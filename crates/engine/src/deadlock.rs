@@ -23,7 +23,8 @@ use crate::waits::{On, State};
 /// After this many orders were tried, the cycle counts as a deadlock.
 const TRIES_MAX: usize = 1000;
 
-/// A waiter is behind another party in a queue. As a wish: the waiter should be before this party.
+/// A soft edge of a cycle: `waiter` is after `blocker` in a queue. In a list of *wishes*, it says the
+/// opposite: in the new order of the queue, `waiter` must be before `blocker`.
 #[derive(Clone, Copy)]
 struct Behind {
     tag: Tag,
@@ -35,7 +36,7 @@ struct Behind {
 #[derive(Default)]
 struct Cycle {
     behind: Vec<Behind>,
-    /// Parties that wait for a row behind another waiter, which does not have the row either.
+    /// Parties that wait for a row after another waiter, which does not have the row either.
     inherited: Vec<Party>,
 }
 
@@ -96,7 +97,7 @@ enum Way {
 }
 
 impl Search<'_> {
-    /// Whether the start waits for itself, directly or through other parties.
+    /// Returns whether the start waits for itself, directly or through other parties.
     fn leads_back(&mut self) -> bool {
         let mut path: Vec<Step> = Vec::new();
         let mut next = Some(self.start);
@@ -179,7 +180,7 @@ impl Queue {
 }
 
 impl Step {
-    /// The next party that this one waits for.
+    /// Returns the next party that this one waits for.
     fn next(&mut self, queues: &HashMap<Tag, Queue>) -> Option<Party> {
         if let Some(holder) = self.holders.next() {
             return Some(holder);
@@ -192,8 +193,9 @@ impl Step {
 }
 
 impl State {
-    /// Searches for cycles through `start`, which has just begun to wait, and resolves those that can be
-    /// resolved.
+    /// Searches for cycles through `start`, which has just begun to wait. If new orders of the queues resolve
+    /// all of them, it changes the queues, and returns those that it changed. Otherwise it leaves the queues
+    /// as they are, and returns `Deadlock`.
     pub(crate) fn resolve(&mut self, registry: &Registry, start: Party) -> Verdict {
         let mut tries = 0;
         let Some(orders) = self.orders_without_cycle(registry, start, &mut Vec::new(), &mut tries) else {
@@ -203,8 +205,8 @@ impl State {
         Verdict::Free(orders.into_keys().collect())
     }
 
-    /// Orders of queues that fulfil the wishes, and more wishes if necessary, so that no cycle goes through a
-    /// party concerned.
+    /// Returns orders of queues that fulfil the wishes and leave no cycle through `start` or a party of a
+    /// wish. If necessary, the function adds wishes. Returns `None` if it finds no such orders.
     fn orders_without_cycle(
         &mut self,
         registry: &Registry,
@@ -238,7 +240,7 @@ impl State {
     }
 
     /// Returns the soft edges of a cycle through `start`; the list is empty if all edges are hard. Returns
-    /// `None` if there is no cycle. Waiters that were only moved behind another waiter are woken, and then
+    /// `None` if there is no cycle. Waiters that wait only after another waiter for a row are woken, and then
     /// check the row themselves.
     fn cycle(&mut self, registry: &Registry, start: Party, orders: &Orders) -> Option<Vec<Behind>> {
         loop {
@@ -262,8 +264,8 @@ impl State {
         }
     }
 
-    /// A new order for each queue in which a waiter should be behind another one, as near to the present
-    /// order as possible. `None` if there is no such order.
+    /// Returns a new order for each queue that a wish concerns. The order fulfils the wishes, and is as near
+    /// to the present order as possible. Returns `None` if there is no such order.
     fn orders_for(&self, wishes: &[Behind]) -> Option<Orders> {
         let mut orders = Orders::new();
         for wish in wishes {
@@ -277,8 +279,8 @@ impl State {
     }
 }
 
-/// Sorts the queue so that every waiter of a wish is before its blocker. It is filled from the end. `None`
-/// means that the wishes contradict each other.
+/// Sorts the queue so that every waiter of a wish is before its blocker. The new order is filled from its
+/// end. Returns `None` if the wishes contradict each other.
 fn sorted(mut queue: Vec<Party>, wishes: &[Behind]) -> Option<Vec<Party>> {
     let mut order = Vec::new();
     while !queue.is_empty() {

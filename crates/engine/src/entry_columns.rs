@@ -47,14 +47,14 @@ pub(crate) struct Wanted(u64);
 type Texts<'k> = SmallVec<[(usize, &'k [u8]); 4]>;
 
 impl EntryColumns {
-    /// For keys whose parts have these types and, if they are columns, these ordinals.
+    /// Returns the parts for keys whose parts have these types and, if they are columns, these ordinals.
     pub(crate) fn of(index_parts: &[KeyColumn], primary_parts: &[KeyColumn]) -> Self {
         let index_section = Section::of(index_parts, 0);
         let primary_section = Section::of(primary_parts, index_section.parts.len() as u32);
         Self { sections: [index_section, primary_section] }
     }
 
-    /// The parts with these columns. `None` means that one of them cannot be read from the key.
+    /// Returns the parts with these columns. `None` means that one of them cannot be read from the key.
     pub(crate) fn wanted(&self, columns: &[usize]) -> Option<Wanted> {
         let mut bits = 0;
         for column in columns {

@@ -6,7 +6,7 @@
 //! 2. After an error of `insert`, `modify` or a DDL call, this call has changed nothing, and the transaction
 //!    can continue.
 //!
-//! This module knows nothing about positions in a statement, severity and the wire protocol.
+//! This module does not know positions in a statement, severity or the wire protocol.
 
 use thiserror::Error;
 use varve_memory::{MemoryError, StoreError, TablesFileError};
@@ -44,7 +44,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// Name for messages, in PostgreSQL's words.
+    /// Returns the name for messages, in PostgreSQL's words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Schema => "schema",
@@ -89,7 +89,7 @@ pub enum Error {
     /// SERIALIZABLE: something that was read has been written by another transaction since.
     #[error("could not serialize access due to read/write dependencies among transactions")]
     ReadWriteConflict,
-    /// This transaction was chosen to break a cycle of waits.
+    /// This transaction was ended to break a cycle of waits.
     #[error("deadlock detected")]
     Deadlock,
     /// The lock time-out passed.
@@ -296,7 +296,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The five characters that PostgreSQL clients understand.
+    /// Returns the five characters that PostgreSQL clients understand.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             Self::UniqueViolation { .. } => "23505",
@@ -335,7 +335,7 @@ impl Error {
         }
     }
 
-    /// The detail line, where PostgreSQL has one.
+    /// Returns the detail line, where PostgreSQL has one.
     pub fn detail(&self) -> Option<&str> {
         match self {
             Self::UniqueViolation { detail, .. } => Some(detail),
@@ -346,7 +346,7 @@ impl Error {
         }
     }
 
-    /// The hint, where PostgreSQL has one.
+    /// Returns the hint, where PostgreSQL has one.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::ReadWriteConflict => Some("The transaction might succeed if retried."),
@@ -367,7 +367,7 @@ impl Error {
         }
     }
 
-    /// The damaged page, if the error is a damaged page.
+    /// Returns the damaged page, if the error is a damaged page.
     pub fn damaged_page(&self) -> Option<PageId> {
         match self {
             Self::Pager(PagerError::DamagedPage { id, .. }) => Some(*id),
@@ -375,8 +375,8 @@ impl Error {
         }
     }
 
-    /// For the error [`Error::MixedStores`]: the same error with the name of the refused table. Other errors
-    /// are unchanged.
+    /// Adds the name of the refused table to the error [`Error::MixedStores`]. Returns other errors
+    /// unchanged.
     #[cold]
     pub(crate) fn refused_for(self, table: &str) -> Self {
         match self {
@@ -385,7 +385,7 @@ impl Error {
         }
     }
 
-    /// The error for a stored structure that contradicts itself.
+    /// Returns the error for a stored structure that contradicts itself.
     pub(crate) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
     }

@@ -1,7 +1,7 @@
-//! Integers of fixed places in pages and records.
+//! Integers at fixed offsets in pages and records.
 //!
-//! They are read and written as arrays. `copy_from_slice` of so few bytes can be a call of `memcpy` in a build
-//! without link-time optimisation.
+//! The integers are read and written as arrays. `copy_from_slice` of so few bytes can be a call of `memcpy`
+//! in a build without link-time optimisation.
 //!
 //! This module does not know what the integers mean.
 

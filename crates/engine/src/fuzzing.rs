@@ -26,13 +26,14 @@ pub fn undo_page(bytes: &[u8], slots: &[u32]) -> usize {
     seen
 }
 
-/// The records of a page, if it is an undo page.
+/// Returns the records of a page, if it is an undo page.
 pub fn undo_records(bytes: &[u8]) -> Vec<Vec<u8>> {
     let Some(undo) = UndoPage::new(bytes) else { return Vec::new() };
     (0..undo.count()).map_while(|slot| undo.record(slot)).map(<[u8]>::to_vec).collect()
 }
 
-/// Whether bytes are an undo record. If so, checks that it is the same after encoding and decoding.
+/// Returns whether the bytes are an undo record. If they are one, checks that it is the same after encoding
+/// and decoding.
 pub fn undo_record(bytes: &[u8]) -> bool {
     let Some(read) = RecordRef::decode(bytes) else { return false };
     let mut again = Record::default();
@@ -42,8 +43,8 @@ pub fn undo_record(bytes: &[u8]) -> bool {
     true
 }
 
-/// Whether bytes are a definition of the catalog. If so, checks that it is the same after encoding and
-/// decoding.
+/// Returns whether the bytes are a definition of the catalog. If they are one, checks that it is the same
+/// after encoding and decoding.
 pub fn definition(bytes: &[u8]) -> bool {
     let Some(read) = codec::decode(bytes) else { return false };
     let again = codec::encode(&read);
@@ -56,7 +57,7 @@ pub fn definition(bytes: &[u8]) -> bool {
     true
 }
 
-/// Whether a page is the engine's root page.
+/// Returns whether a page is the engine's root page.
 pub fn root_page(bytes: &[u8]) -> bool {
     root::decode(bytes).is_ok()
 }

@@ -1,15 +1,15 @@
 //! The leaves of a table, for a scan of the data file by another process (a smart device).
 //!
 //! The other process reads leaves from the data file. It may use a leaf only if the leaf in the file has
-//! everything that the snapshot sees. `HomeLeaves` has what decides this (decision 0370):
+//! everything that the snapshot sees. `HomeLeaves` has the facts that decide this (decision 0370):
 //!
 //! 1. The floor and then the bound, an LSN, are taken first. All changes by transactions below the floor, and
 //!    the undo of those that were rolled back, have LSNs up to the bound.
 //! 2. Then the leaves are listed, and then the pager says which of them have changes that the data file may
 //!    lack. Another leaf has in the file all changes up to the bound. If it was changed after the bound, its
 //!    page LSN is above the bound.
-//! 3. A leaf has the listed rows only if it has the listed fences. So a split or a merge never loses a row or
-//!    shows it twice.
+//! 3. A leaf has the listed rows only if it has the listed fences (the bounds of its keys). So a split or a
+//!    merge never loses a row or shows it twice.
 //!
 //! This module does not know how the other process reads.
 
@@ -23,7 +23,7 @@ use crate::paged::PagedStore;
 use crate::reader::Reader;
 use crate::tree::LeafList;
 
-/// A part of a table's leaves in key order, and what decides whether the data file has them.
+/// A part of a table's leaves in key order, with the facts that decide whether the data file has their rows.
 pub struct HomeLeaves {
     /// The owner of the tree's pages.
     pub owner: u32,
@@ -48,34 +48,34 @@ pub struct HomeFacts {
 }
 
 impl HomeLeaves {
-    /// The leaves.
+    /// Returns the leaves.
     pub fn pages(&self) -> &[PageId] {
         self.list.pages()
     }
 
-    /// Whether the data file may lack changes of this leaf.
+    /// Returns whether the data file may lack changes of this leaf.
     pub fn is_newer(&self, index: usize) -> bool {
         self.newer[index]
     }
 
-    /// A hash of the fences of this leaf (`fences_hash`).
+    /// Returns a hash of the fences of this leaf (`fences_hash`).
     pub fn fences(&self, index: usize) -> u64 {
         fences_hash(self.list.lower_fence(index), self.list.upper_fence(index))
     }
 
-    /// The keys that this leaf had, for a scan.
+    /// Returns the keys that this leaf had, for a scan.
     pub fn keys(&self, index: usize) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let upper = self.list.upper_fence(index).map_or(Bound::Unbounded, Bound::Excluded);
         (Bound::Included(self.list.lower_fence(index)), upper)
     }
 
-    /// Where the next part of the leaves begins; `None` at the end.
+    /// Returns the key at which the next part of the leaves begins, or `None` at the end.
     pub fn next(&self) -> Option<&[u8]> {
         self.list.next()
     }
 }
 
-/// A hash of the fences of a leaf (FNV-1a).
+/// Returns a hash of the fences of a leaf (FNV-1a).
 pub fn fences_hash(lower: &[u8], upper: Option<&[u8]>) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     let of_lower = lower.iter().fold(0xcbf2_9ce4_8422_2325 ^ lower.len() as u64, step);
@@ -87,8 +87,8 @@ pub fn fences_hash(lower: &[u8], upper: Option<&[u8]>) -> u64 {
 
 impl Reader {
     /// Lists up to `leaves_max` leaves of a table, from the beginning (`from` is empty) or from `next` of an
-    /// earlier list. Returns `None` if another process can't read the table's leaves: they are not in place
-    /// and uncompressed in the data file, or the snapshot is one of the past.
+    /// earlier list. Returns `None` if another process cannot read the table's leaves. The reason is that
+    /// they are not in place and uncompressed in the data file, or that the snapshot is one of the past.
     ///
     /// Under SERIALIZABLE the whole table counts as read.
     pub fn home_leaves(
@@ -110,9 +110,10 @@ impl Reader {
         Ok(Some(HomeLeaves { owner: store.tree.owner(), bound, floor, list, newer }))
     }
 
-    /// Looks at samples of leaves as a scan of the data file by another process would find them: up to
-    /// `leaves_max` leaves after each place. `None` if another process can't read the table's leaves. The
-    /// first leaf of a place does not count, because a sample of its rows may have brought it into the pool.
+    /// Examines samples of leaves as a scan of the data file by another process would find them. A sample has
+    /// up to `leaves_max` leaves after each of the places. The first leaf of a place does not count, because
+    /// a sample of its rows may have brought it into the pool. Returns `None` if another process cannot read
+    /// the table's leaves.
     pub fn home_facts(
         &mut self,
         table: &Table,
@@ -130,18 +131,19 @@ impl Reader {
         Ok(Some(facts))
     }
 
-    /// The file of the leaves.
+    /// Returns the file of the leaves.
     pub fn data_file(&self) -> Result<DataFile> {
         Ok(self.cx.core.pager.data_file()?)
     }
 
-    /// The bytes of a page.
+    /// Returns the bytes of a page.
     pub fn page_bytes(&self) -> usize {
         self.cx.core.pager.page_size()
     }
 
-    /// Fails if the snapshot became too old, or if the statement is cancelled. A caller of `home_leaves` asks
-    /// this after the other process has read the leaves, and drops what it has read if this fails.
+    /// Fails if the snapshot became too old, or if the statement is cancelled. After the other process has
+    /// read the leaves, the caller of `home_leaves` calls this function. If it fails, the caller drops the
+    /// rows that were read.
     pub fn check_snapshot(&mut self) -> Result<()> {
         self.cx.check_cancel()?;
         self.cx.view().map(|_| ())

@@ -8,7 +8,7 @@
 //! The generation is the low 20 bits of the id of the transaction that wrote the record. If a slot was freed
 //! and used again, its generation no longer matches.
 //!
-//! This module knows nothing about the content of an undo record.
+//! This module does not know the content of an undo record.
 
 use std::fmt;
 
@@ -25,22 +25,22 @@ const TXN_LIMIT: u64 = 1 << 48;
 pub struct TxnId(u64);
 
 impl TxnId {
-    /// Not a transaction: reads only, or older than everything.
+    /// The id of a transaction that has not written, and of versions that are older than all transactions.
     pub const NONE: TxnId = TxnId(0);
 
-    /// The id with this number. Panics above 48 bits.
+    /// Returns the id with this number. Panics above 48 bits.
     pub fn new(number: u64) -> Self {
         assert!(number < TXN_LIMIT, "transaction ids are used up");
         Self(number)
     }
 
-    /// Reads an id from a page. `None` if no transaction can have this id. The limit is half of all ids, so
-    /// that later ids are valid, too.
+    /// Reads an id from a page. Returns `None` if no transaction can have this id. The limit is half of all
+    /// ids, so that later ids are valid, too.
     pub fn read(number: u64) -> Option<Self> {
         (number < TXN_LIMIT / 2).then_some(Self(number))
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -60,39 +60,39 @@ impl RollPointer {
     /// Most records of one undo page.
     pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
 
-    /// The record in `slot` of an undo page, written by `txn`.
+    /// Returns the record in `slot` of an undo page, written by `txn`.
     pub fn new(page: PageNo, slot: u16, txn: TxnId) -> Self {
         assert!(usize::from(slot) < Self::SLOTS_MAX, "slot {slot} of an undo page");
         let generation = txn.0 & ((1 << GENERATION_BITS) - 1);
         Self(u64::from(page.0) << 32 | u64::from(slot) << GENERATION_BITS | generation)
     }
 
-    /// The pointer with this stored number.
+    /// Returns the pointer with this stored number.
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The number that an entry stores.
+    /// Returns the number that an entry stores.
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Whether there is no older version.
+    /// Returns whether there is no older version.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The undo page.
+    /// Returns the undo page.
     pub const fn page(self) -> PageId {
         PageId::new(SpaceId::ROLLBACK, PageNo((self.0 >> 32) as u32))
     }
 
-    /// The slot in the page.
+    /// Returns the slot in the page.
     pub const fn slot(self) -> u16 {
         (self.0 >> GENERATION_BITS) as u16 & ((1 << SLOT_BITS) - 1)
     }
 
-    /// Whether `txn` can have written the record.
+    /// Returns whether `txn` can have written the record.
     pub const fn fits(self, txn: TxnId) -> bool {
         let mask = (1 << GENERATION_BITS) - 1;
         self.0 & mask == txn.0 & mask
@@ -106,7 +106,7 @@ impl fmt::Debug for RollPointer {
 }
 
 /// The identity of a transaction for transactions that wait for it: its slot in the registry, and a serial
-/// number, because transactions use a slot one after another.
+/// number. The slot is not enough, because transactions use it one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub(crate) slot: u32,
@@ -126,7 +126,7 @@ pub(crate) struct TreeAddress {
 }
 
 impl TreeAddress {
-    /// An address in the data space.
+    /// Returns an address in the data space.
     pub const fn in_data(root: u32, owner: u32) -> TreeAddress {
         TreeAddress { space: SpaceId::DATA, root, owner }
     }
@@ -136,7 +136,7 @@ impl TreeAddress {
 mod tests {
     use super::*;
 
-    /// Found earlier: a root page with such an id made the opening panic.
+    /// A fuzz test once found that a root page with such an id made the opening panic.
     #[test]
     fn an_impossible_transaction_is_not_read() {
         assert_eq!(TxnId::read(7), Some(TxnId::new(7)));

@@ -4,7 +4,7 @@
 //! 1. Months, days and microseconds are converted into each other only for comparisons. There a month is 30
 //!    days and a day 24 hours, so different intervals may be equal.
 //!
-//! This module knows nothing about text forms and calendars.
+//! This module does not know text forms or calendars.
 
 use std::cmp::Ordering;
 
@@ -23,7 +23,7 @@ pub struct Interval {
 pub const DAY_US: i64 = 86_400_000_000;
 
 impl Interval {
-    /// The stored form: microseconds (i64), days (i32), months (i32), little endian.
+    /// Returns the stored form: microseconds (i64), days (i32), months (i32), little endian.
     pub fn to_bytes(self) -> [u8; 16] {
         let mut raw = [0; 16];
         raw[..8].copy_from_slice(&self.micros.to_le_bytes());
@@ -32,25 +32,25 @@ impl Interval {
         raw
     }
 
-    /// The reverse of `to_bytes`.
+    /// Returns the reverse of `to_bytes`.
     pub fn from_bytes(raw: [u8; 16]) -> Self {
         let word = |at: usize| i32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         let micros = i64::from(word(0) as u32) | i64::from(word(4)) << 32;
         Self { micros, days: word(8), months: word(12) }
     }
 
-    /// The length in microseconds by which spans are ordered.
+    /// Returns the length in microseconds by which spans are ordered.
     pub fn length_us(self) -> i128 {
         let days = i128::from(self.months) * 30 + i128::from(self.days);
         days * i128::from(DAY_US) + i128::from(self.micros)
     }
 
-    /// The order of spans, by length.
+    /// Returns the order of spans, by length.
     pub fn order(self, other: Self) -> Ordering {
         self.length_us().cmp(&other.length_us())
     }
 
-    /// The opposite span; `None` if a part has none.
+    /// Returns the opposite span, or `None` if a part has none.
     pub fn negate(self) -> Option<Self> {
         Some(Self {
             months: self.months.checked_neg()?,
@@ -59,7 +59,7 @@ impl Interval {
         })
     }
 
-    /// The sum; `None` if a part overflows.
+    /// Returns the sum, or `None` if a part overflows.
     pub fn plus(self, other: Self) -> Option<Self> {
         Some(Self {
             months: self.months.checked_add(other.months)?,

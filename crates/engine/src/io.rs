@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Spaces on one device share its counters, which are counted once in a total.
 //!
-//! This module knows nothing about the content of the data.
+//! This module does not know the content of the data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ pub struct IoRow {
     pub space: String,
     /// The purpose of the I/O.
     pub purpose: &'static str,
-    /// Reads.
+    /// The number of reads.
     pub read_count: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Writes.
+    /// The number of writes.
     pub write_count: u64,
     /// Bytes written.
     pub written_bytes: u64,
@@ -87,7 +87,7 @@ impl Accounts {
         }
     }
 
-    /// The trace of each device.
+    /// Returns the trace of each device.
     pub(crate) fn traces(&self) -> Vec<DeviceTrace> {
         let trace = |account: &Account| DeviceTrace {
             location: account.location.clone(),
@@ -96,7 +96,7 @@ impl Accounts {
         self.all.lock().iter().map(trace).collect()
     }
 
-    /// The number of requests that did not fit in the traces.
+    /// Returns the number of requests that did not fit in the traces.
     pub(crate) fn trace_dropped_count(&self) -> u64 {
         self.all.lock().iter().map(|account| account.counters.trace().dropped_count()).sum()
     }

@@ -62,7 +62,7 @@ pub fn push(key: &mut Vec<u8>, column: ColumnType, datum: &Datum<'_>) {
     push_other(key, column, datum);
 }
 
-/// Appends the encodings of several columns; stops at the shorter of the two.
+/// Appends the encodings of several columns. Stops at the end of the shorter of the two lists.
 pub fn push_all(key: &mut Vec<u8>, columns: &[ColumnType], data: &[Datum<'_>]) {
     for (column, datum) in columns.iter().zip(data) {
         push(key, *column, datum);
@@ -74,33 +74,34 @@ pub fn prefix_end(prefix: &mut Vec<u8>) {
     prefix.push(PREFIX_END);
 }
 
-/// Whether the stored value can be decoded exactly from its key encoding.
+/// Returns whether the stored value can be decoded exactly from its key encoding.
 pub(crate) const fn is_exact(column: ColumnType) -> bool {
     match column {
         ColumnType::Bool | ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8 | ColumnType::Oid => true,
         ColumnType::Date | ColumnType::Timestamp | ColumnType::TimestampTz | ColumnType::Time => true,
         ColumnType::Uuid | ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Bytea => true,
         ColumnType::Rounded(moment, _) => !matches!(moment, Moment::Interval),
-        // Keys do not have the sign of a zero, zeros at the end of a numeric, blanks at the end of a text,
-        // and the parts of an interval.
+        // Keys lack the sign of a zero, zeros at the end of a numeric, blanks at the end of a text, and the
+        // parts of an interval.
         ColumnType::Float4 | ColumnType::Float8 | ColumnType::Numeric { .. } => false,
         ColumnType::Char(_) | ColumnType::Interval | ColumnType::Array(_) => false,
-        // No index can have it.
+        // No index can have a column of this type.
         ColumnType::Json => false,
     }
 }
 
-/// Whether `part_bytes` finds the end of a column of this type.
+/// Returns whether `part_bytes` finds the end of a column of this type.
 pub(crate) const fn has_known_end(column: ColumnType) -> bool {
     !matches!(column, ColumnType::Array(_))
 }
 
-/// Whether an encoded column is NULL.
+/// Returns whether an encoded column is NULL.
 pub(crate) fn is_null(part: &[u8]) -> bool {
     part == [TAG_NULL]
 }
 
-/// The length of the first encoded column of the key, in bytes. `None` if the column has no end in the key.
+/// Returns the length of the first encoded column of the key, in bytes. It is `None` if the column has no end
+/// in the key.
 #[inline]
 pub(crate) fn part_bytes(column: ColumnType, key: &[u8]) -> Option<usize> {
     if *key.first()? == TAG_NULL {
@@ -121,7 +122,7 @@ pub(crate) fn part_bytes(column: ColumnType, key: &[u8]) -> Option<usize> {
     Some(1 + value_bytes)
 }
 
-/// The number of bytes of a text, including its end.
+/// Returns the number of bytes of a text, including its end.
 fn text_bytes(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -143,7 +144,7 @@ fn numeric_bytes(bytes: &[u8]) -> Option<usize> {
     Some(5 + digits.iter().position(|b| *b == end)? + 1)
 }
 
-/// The value of an encoded column that is not NULL, if its type is exact and of fixed width.
+/// Returns the value of an encoded column that is not NULL, if its type is exact and of fixed width.
 #[inline]
 pub(crate) fn fixed_value(column: ColumnType, part: &[u8]) -> Option<Datum<'static>> {
     let bytes = &part[1..];

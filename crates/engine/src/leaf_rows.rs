@@ -1,4 +1,4 @@
-//! Rows of one leaf that a scan passes by columns, without putting each row together.
+//! Rows of one leaf that a scan passes to its closure by columns, without putting each row together.
 //!
 //! Invariants
 //! 1. The rows of a `LeafRows` are in the order of the scan. All of them are versions that the snapshot sees.
@@ -13,7 +13,7 @@ use crate::node::{Columns, Minipage, NodeRef};
 use crate::row::{self, RowRef, RowSchema};
 use crate::types::{ColumnType, Datum};
 
-/// What a scan of leaves passes to its closure.
+/// The rows that a scan of leaves passes to its closure in one call.
 pub enum Shown<'r> {
     /// A row with its key. It does not lie by columns, or it is an older version.
     Row(&'r [u8], RowRef<'r>),
@@ -21,8 +21,8 @@ pub enum Shown<'r> {
     Leaf(&'r LeafRows<'r>),
 }
 
-/// Receives the rows of a scan of leaves. `Break` ends the scan after this number of the passed rows, which is
-/// at least 1. The closure must not call the database.
+/// Receives the rows of a scan of leaves. `Break(n)` ends the scan after the first n of the passed rows, and
+/// n is at least 1. The closure must not call the database.
 pub type OnShown<'f> = dyn FnMut(Shown<'_>) -> Result<ControlFlow<usize>> + 'f;
 
 /// How a scan has read the leaves of a table. Leaves without visible rows are not counted.
@@ -62,17 +62,17 @@ pub struct LeafRows<'a> {
 }
 
 impl<'a> LeafRows<'a> {
-    /// The numbers of the rows in the leaf, in the order of the scan.
+    /// Returns the numbers of the rows in the leaf, in the order of the scan.
     pub const fn numbers(&self) -> &'a [u16] {
         self.numbers
     }
 
-    /// The number of columns of the table.
+    /// Returns the number of columns of the table.
     pub fn column_count(&self) -> usize {
         self.schema.len()
     }
 
-    /// The values of a column.
+    /// Returns the values of a column.
     pub fn column(&self, column: usize) -> LeafColumn<'a> {
         LeafColumn { column_type: self.schema.column(column), minipage: self.columns.minipage(column) }
     }
@@ -84,7 +84,7 @@ impl<'a> LeafRows<'a> {
         key.extend_from_slice(self.leaf.suffix(usize::from(self.slots[position])));
     }
 
-    /// Puts together in `spare` the row with this number.
+    /// Puts the row with this number together in `spare`, and returns it.
     pub fn row<'s>(&self, number: u16, spare: &'s mut Vec<u8>) -> RowRef<'s>
     where
         'a: 's,
@@ -103,12 +103,12 @@ pub struct LeafColumn<'a> {
 }
 
 impl<'a> LeafColumn<'a> {
-    /// The values and NULLs as bytes.
+    /// Returns the values and NULLs as bytes.
     pub const fn minipage(&self) -> &Minipage<'a> {
         &self.minipage
     }
 
-    /// The value of the row with this number.
+    /// Returns the value of the row with this number.
     #[inline]
     pub fn get(&self, number: u16) -> Datum<'a> {
         let number = usize::from(number);

@@ -4,7 +4,7 @@
 //! 1. Every change of a page goes through a mini-transaction of the pager.
 //! 2. To a tree, a key is a byte string. Code above the tree knows what the bytes mean.
 //!
-//! This crate knows nothing about SQL text and sockets.
+//! This crate does not know SQL text or sockets.
 
 mod advisory;
 mod array;

@@ -16,8 +16,8 @@
 //!    checks the record again. The holder removes its record before it reads `is_watched`. So at least one of
 //!    the two sees the other's change.
 //!
-//! This module knows nothing about sleeping (`waits.rs`) and cycles (`deadlock.rs`). All functions here are
-//! called under the mutex of `Waits`.
+//! This module does not know how threads sleep (`waits.rs`), or cycles (`deadlock.rs`). All functions here
+//! are called under the mutex of `Waits`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,12 +55,12 @@ pub(crate) enum Tag {
     Partition(EngineKind, u16),
 }
 
-/// What a lock belongs to, and so how long it is held.
+/// The transaction or session to which a lock belongs. It decides how long the lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// Until the transaction ends.
+    /// The lock is held until the transaction ends.
     Transaction(Owner),
-    /// Until the session with this label has released it as often as it took it.
+    /// The lock is held until the session with this label has released it as often as it took it.
     Session(u32),
 }
 
@@ -165,8 +165,8 @@ impl LockTable {
         self.queue_up(registry, tag, request)
     }
 
-    /// Inserts the request before the first waiter that this party's own locks block. Grants it instead if no
-    /// holder, and no waiter before that place, conflicts.
+    /// Inserts the request before the first waiter that this party's own locks block. If neither a holder nor
+    /// a waiter before that position conflicts with the request, grants it instead.
     fn queue_up(&mut self, registry: &Registry, tag: Tag, request: Request) -> Asked {
         let own = self.modes_of(registry, tag, request.party);
         let is_free = self.holders(registry, tag, request.party, request.mode, true).is_empty();
@@ -188,7 +188,7 @@ impl LockTable {
         Asked::Queued
     }
 
-    /// The modes in which a party has the lock.
+    /// Returns the modes in which a party has the lock.
     fn modes_of(&self, registry: &Registry, tag: Tag, party: Party) -> Modes {
         let granted = self.locks.get(&tag).into_iter().flat_map(|lock| &lock.granted);
         let own = granted.filter(|grant| grant.party == party).fold(0, |modes, g| modes | g.mode.bit());
@@ -207,8 +207,8 @@ impl LockTable {
         }
     }
 
-    /// Other parties that have a mode which conflicts with this one. With `watches`, only the first of them,
-    /// and it will wake the waiters when it removes its record of the table.
+    /// Returns the other parties that have a mode which conflicts with this one. With `watches`, returns only
+    /// the first of them. This party will wake the waiters when it removes its record of the table.
     fn holders(
         &self,
         registry: &Registry,
@@ -284,7 +284,7 @@ impl LockTable {
     }
 
     /// Releases one grant. With `at_once`, releases it completely even if it was taken several times. Returns
-    /// whether there was one.
+    /// whether there was such a grant.
     pub(crate) fn release(
         &mut self,
         tag: Tag,
@@ -303,19 +303,19 @@ impl LockTable {
         true
     }
 
-    /// Whether there is such a grant.
+    /// Returns whether there is such a grant.
     pub(crate) fn has(&self, tag: Tag, mode: LockMode, is_it: impl Fn(&Grant) -> bool) -> bool {
         let granted = self.locks.get(&tag).map(|lock| &lock.granted);
         granted.is_some_and(|granted| granted.iter().any(|grant| grant.mode == mode && is_it(grant)))
     }
 
-    /// The number of locks that a transaction has.
+    /// Returns the number of locks that a transaction has.
     pub(crate) fn held_by(&self, owner: Owner) -> usize {
         self.held.get(&owner.slot).map_or(0, Vec::len)
     }
 
     /// Releases the transaction's locks, except the first `keep` and those for which `is_kept` is true.
-    /// Returns what was released.
+    /// Returns the tags of the released locks.
     pub(crate) fn release_all(
         &mut self,
         owner: Owner,
@@ -345,18 +345,18 @@ impl LockTable {
         }
     }
 
-    /// The parties that a waiter waits for because they have the lock.
+    /// Returns the parties that a waiter waits for because they have the lock.
     pub(crate) fn hard(&self, registry: &Registry, tag: Tag, party: Party, mode: LockMode) -> Vec<Party> {
         self.holders(registry, tag, party, mode, false)
     }
 
-    /// The waiters before this party whose requests conflict with its request.
+    /// Returns the waiters before this party whose requests conflict with its request.
     pub(crate) fn ahead(&self, tag: Tag, party: Party, mode: LockMode) -> Vec<Party> {
         let ahead = self.queued(tag).into_iter().take_while(|(other, _)| *other != party);
         ahead.filter(|(_, other)| other.bit() & mode.excludes() != 0).map(|(other, _)| other).collect()
     }
 
-    /// The waiters for a lock with their modes, in the order of the queue.
+    /// Returns the waiters for a lock with their modes, in the order of the queue.
     pub(crate) fn queued(&self, tag: Tag) -> Vec<(Party, LockMode)> {
         let queue = self.locks.get(&tag).into_iter().flat_map(|lock| &lock.queue);
         queue.map(|request| (request.party, request.mode)).collect()
@@ -370,7 +370,7 @@ impl LockTable {
         }
     }
 
-    /// Whether a party waits for a lock.
+    /// Returns whether a party waits for a lock.
     pub(crate) fn is_queued(&self, tag: Tag, party: Party) -> bool {
         let mut queue = self.locks.get(&tag).into_iter().flat_map(|lock| &lock.queue);
         queue.any(|request| request.party == party)

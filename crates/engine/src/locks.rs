@@ -4,8 +4,7 @@
 //! 1. The result is not a consistent snapshot: the registry and the locks are read one after the other, while
 //!    transactions continue.
 //!
-//! This module knows nothing about sessions. The list names a transaction by the label that its session has
-//! set.
+//! This module does not know sessions. The list names a transaction by the label that its session has set.
 
 use std::collections::HashSet;
 
@@ -55,8 +54,8 @@ pub struct LockInfo {
 }
 
 impl Database {
-    /// All locks of labelled transactions except row locks. A transaction that waits for a row is shown as
-    /// waiting for the transaction that has the row.
+    /// Returns all locks of labelled transactions except row locks. A transaction that waits for a row is
+    /// shown as waiting for the transaction that has the row.
     pub fn locks(&self) -> Vec<LockInfo> {
         let core = self.core();
         let owners = core.registry.owners();
@@ -68,8 +67,8 @@ impl Database {
         out
     }
 
-    /// The labels of the transactions for which the transaction with this label waits: first holders of the
-    /// lock, then those ahead in the queue.
+    /// Returns the labels of the transactions for which the transaction with this label waits: first holders
+    /// of the lock, then those ahead in the queue.
     pub fn blockers(&self, label: u32) -> Vec<u32> {
         let core = self.core();
         let registry = &core.registry;
@@ -83,8 +82,8 @@ impl Database {
     }
 }
 
-/// The parties with the labels of their transactions, or of their sessions if these have locks outside of
-/// transactions.
+/// Returns the parties with the labels of their transactions, or of their sessions if these have locks
+/// outside of transactions.
 fn labels(registry: &Registry, state: &State) -> Vec<(Party, u32)> {
     let slots = registry.owners().map(|owner| owner.slot);
     let labelled = slots.filter_map(|slot| Some((registry.party(slot), registry.place(slot).label()?)));
@@ -115,7 +114,7 @@ fn blockers_of(registry: &Registry, state: &State, edge: &Edge) -> Vec<Party> {
     }
 }
 
-/// An exclusive lock of a transaction on itself; `None` if it has no label.
+/// Returns an exclusive lock of a transaction on itself, or `None` if it has no label.
 fn info(registry: &Registry, owner: Owner) -> Option<LockInfo> {
     let label = registry.place(owner.slot).label()?;
     let owner = (owner.slot, owner.serial);
@@ -174,7 +173,7 @@ const fn locked(tag: Tag) -> Locked {
     }
 }
 
-/// The lock that a transaction waits for if it waits for another transaction.
+/// Returns the lock that a transaction waits for if it waits for another transaction.
 fn awaited(registry: &Registry, edge: &Edge) -> Option<LockInfo> {
     let On::Held { by, .. } = edge.on else { return None };
     let on = match registry.place(by.slot).identity() {

@@ -1,7 +1,7 @@
 //! Delete marks of index entries that a transaction has collected and not yet set. `paged/marks.rs` sets
 //! them.
 //!
-//! This module knows nothing about trees.
+//! This module does not know trees.
 
 use crate::sort::Arena;
 
@@ -26,8 +26,7 @@ impl Marks {
         self.of_index.iter().map(|entries| entries.keys.memory_bytes() + 8 * entries.records.len()).sum()
     }
 
-    /// Called after a rollback that leaves `record_count` undo records. Drops the marks that belong to later
-    /// ones.
+    /// Drops the marks of undo records after the first `record_count`, which are left after a rollback.
     pub(crate) fn undone_to(&mut self, record_count: u64) {
         for entries in &mut self.of_index {
             let kept = entries.records.partition_point(|record| *record <= record_count);

@@ -24,7 +24,7 @@ pub enum LockMode {
     AccessExclusive = 8,
 }
 
-/// This mode and all stronger modes.
+/// Returns this mode and all stronger modes.
 const fn from(mode: LockMode) -> Modes {
     !(mode.bit() - 1) & (LockMode::AccessExclusive.bit() * 2 - 1)
 }
@@ -49,7 +49,7 @@ impl LockMode {
         Self::AccessExclusive,
     ];
 
-    /// The name in pg_locks.
+    /// Returns the name in pg_locks.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AccessShare => "AccessShareLock",
@@ -67,7 +67,7 @@ impl LockMode {
         1 << self as u8
     }
 
-    /// The modes that conflict with this one.
+    /// Returns the modes that conflict with this one.
     pub(crate) const fn excludes(self) -> Modes {
         match self {
             Self::AccessShare => from(Self::AccessExclusive),
@@ -83,12 +83,12 @@ impl LockMode {
         }
     }
 
-    /// Whether this is a mode of statements that read or change rows.
+    /// Returns whether this is a mode of statements that read or change rows.
     pub(crate) const fn is_weak(self) -> bool {
         self.bit() & WEAK != 0
     }
 
-    /// Whether it conflicts with a mode of statements that read or change rows.
+    /// Returns whether it conflicts with a mode of statements that read or change rows.
     pub(crate) const fn is_strong(self) -> bool {
         self.excludes() & WEAK != 0 && !self.is_weak()
     }

@@ -14,7 +14,7 @@
 //! 2. Equal numbers of different scale (1.1 and 1.10) are equal in `order` and have the same key bytes
 //!    (`key.rs`).
 //!
-//! This module knows nothing about columns and rows. `Numeric::fit` rounds to a column's precision.
+//! This module does not know columns or rows. `Numeric::fit` rounds to a column's precision.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -63,12 +63,12 @@ impl Special {
         }
     }
 
-    /// The infinity of this sign.
+    /// Returns the infinity of this sign.
     pub const fn infinity(negative: bool) -> Self {
         if negative { Special::NegativeInfinity } else { Special::Infinity }
     }
 
-    /// The value as text.
+    /// Returns the value as text.
     pub const fn name(self) -> &'static str {
         match self {
             Special::NegativeInfinity => "-Infinity",
@@ -87,7 +87,7 @@ impl Special {
         is_infinity.then(|| Special::infinity(text.starts_with('-')))
     }
 
-    /// The value as a double.
+    /// Returns the value as a double.
     pub const fn to_f64(self) -> f64 {
         match self {
             Special::NegativeInfinity => f64::NEG_INFINITY,
@@ -120,12 +120,12 @@ pub struct Numeric(SmallVec<[u8; 22]>);
 pub struct NumericRef<'a>(&'a [u8]);
 
 impl Numeric {
-    /// NaN or an infinity.
+    /// Returns NaN or an infinity.
     pub fn special(special: Special) -> Self {
         Self(SmallVec::from_slice(&special.scale().to_le_bytes()))
     }
 
-    /// Not a number: equal to itself, above every number.
+    /// Returns NaN (not a number), which is equal to itself and above every number.
     pub fn nan() -> Self {
         Self::special(Special::NaN)
     }
@@ -181,7 +181,7 @@ impl Numeric {
         Self::from_big(&big.normalized())
     }
 
-    /// The same number, borrowed.
+    /// Returns the same number, borrowed.
     pub fn as_ref(&self) -> NumericRef<'_> {
         NumericRef(&self.0)
     }
@@ -220,32 +220,32 @@ impl<'a> NumericRef<'a> {
         sound.then_some(Self(bytes))
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     pub const fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// The same number, owned.
+    /// Returns the same number, owned.
     pub fn to_owned(self) -> Numeric {
         Numeric(SmallVec::from_slice(self.0))
     }
 
-    /// Whether this is NaN.
+    /// Returns whether this is NaN.
     pub fn is_nan(self) -> bool {
         self.raw_scale() == NAN_SCALE
     }
 
-    /// NaN or the infinity that this is; `None` for a decimal.
+    /// Returns which special value this is (NaN or an infinity), or `None` for a decimal.
     pub fn as_special(self) -> Option<Special> {
         Special::of_scale(self.raw_scale())
     }
 
-    /// The number of digits that are shown after the point; 0 for NaN and infinities.
+    /// Returns the number of digits that are shown after the point, or 0 for NaN and infinities.
     pub fn scale(self) -> u16 {
         self.raw_scale().max(0) as u16
     }
 
-    /// The unscaled integer and the scale, if the integer fits. This needs no allocation.
+    /// Returns the unscaled integer and the scale, if the integer fits. This needs no allocation.
     pub fn to_unscaled(self) -> Option<(i64, u16)> {
         if self.raw_scale() < 0 || self.0.len() > 10 {
             return None;
@@ -253,7 +253,7 @@ impl<'a> NumericRef<'a> {
         Some((sign_extend(&self.0[2..]), self.scale()))
     }
 
-    /// The value as a decimal; `None` for NaN and infinities.
+    /// Returns the value as a decimal, or `None` for NaN and infinities.
     pub fn to_big(self) -> Option<BigDecimal> {
         if self.raw_scale() < 0 {
             return None;
@@ -265,7 +265,7 @@ impl<'a> NumericRef<'a> {
         Some(BigDecimal::new(digits, i64::from(self.scale())))
     }
 
-    /// The sign: -1, 0 or 1, also for infinities; `None` for NaN.
+    /// Returns the sign: -1, 0 or 1, also for infinities, or `None` for NaN.
     pub fn sign(self) -> Option<i8> {
         match self.as_special() {
             Some(Special::NaN) => None,
@@ -275,7 +275,7 @@ impl<'a> NumericRef<'a> {
         }
     }
 
-    /// Total order; NaN is above all numbers and equal to itself.
+    /// Returns the order of two numerics. It is a total order: NaN is above all numbers and equal to itself.
     pub fn order(self, other: NumericRef<'_>) -> Ordering {
         if let (Some((a, s)), Some((b, t))) = (self.to_unscaled(), other.to_unscaled()) {
             if s == t {
@@ -292,7 +292,7 @@ impl<'a> NumericRef<'a> {
         }
     }
 
-    /// A number that orders the special values and the decimals. All decimals have the same.
+    /// Returns a number that orders the special values and the decimals. All decimals have the same number.
     fn rank(self) -> i8 {
         match self.as_special() {
             Some(Special::NegativeInfinity) => -1,
@@ -302,7 +302,7 @@ impl<'a> NumericRef<'a> {
         }
     }
 
-    /// The nearest integer (half away from zero), if it is in range.
+    /// Returns the nearest integer (half away from zero), if it is in range.
     pub fn to_i64(self) -> Option<i64> {
         if let Some((value, 0)) = self.to_unscaled() {
             return Some(value);
@@ -311,7 +311,7 @@ impl<'a> NumericRef<'a> {
         i64::try_from(digits).ok()
     }
 
-    /// The nearest double. NaN and infinities stay unchanged.
+    /// Returns the nearest double. NaN and infinities stay unchanged.
     pub fn to_f64(self) -> f64 {
         if let Some(special) = self.as_special() {
             return special.to_f64();
@@ -340,14 +340,14 @@ const TENS: [i64; 19] = {
     tens
 };
 
-/// The unscaled value with `by` more digits after the point; `None` for very many.
+/// Returns the unscaled value with `by` more digits after the point, or `None` for very many.
 #[inline]
 pub fn lifted(unscaled: i64, by: u16) -> Option<i128> {
     TENS.get(usize::from(by)).map(|power| i128::from(unscaled) * i128::from(*power))
 }
 
-/// Whether an integer has more than `most` decimal digits. The digits are counted only if the number of bits
-/// does not decide it.
+/// Returns whether an integer has more than `most` decimal digits. The digits are counted only if the number
+/// of bits does not decide it.
 fn has_more_digits(value: &BigInt, most: u64) -> bool {
     // The number of bits of 10^most, or slightly less: log2(10) = 3.32192809...
     let edge = most * 332_192_809 / 100_000_000;

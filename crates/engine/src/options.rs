@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The defaults are safe: durable commits, doublewrite, background threads.
 //!
-//! This module knows nothing about configuration files and command lines.
+//! This module does not know configuration files or command lines.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::catalog::Deriver;
 
 /// The options of [`crate::Database::open`].
 pub struct Options {
-    /// Devices, pool, log.
+    /// The options of the pager: devices, pool, log.
     pub pager: PagerConfig,
     /// The time after which a statement that waits for a lock fails with 55P03; `None` means no limit.
     /// Transactions can override it.
@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default options with these devices.
+    /// Returns the default options with these devices.
     pub fn new(pager: PagerConfig) -> Self {
         let background = pager.background;
         Self { pager, lock_timeout: None, rollback_limit_bytes: None, background, derive: None, memory: None }

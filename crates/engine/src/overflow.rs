@@ -13,7 +13,7 @@
 //!    others. The mini-transaction of `begin` also writes an undo record that names the first page.
 //! 3. A chain is freed from its front, page by page, even if it is incomplete.
 //!
-//! This module does not know when a chain is no longer needed (rollback and purge do).
+//! This module does not know when a chain is no longer needed. Rollback and purge know it.
 
 use varve_device::reached;
 use varve_pager::{Access, H, Mtr, PageId, PageNo, Pager, page};
@@ -31,13 +31,13 @@ pub const POINTER_BYTES: usize = 9;
 /// The number of pages that are reserved in a space together.
 const RESERVE_PAGES: usize = 64;
 
-/// Whether a payload is the overflow pointer of a chain.
+/// Returns whether a payload is the overflow pointer of a chain.
 #[inline]
 pub fn is_pointer(payload: &[u8]) -> bool {
     payload.first().is_some_and(|head| head & EXTERNAL != 0)
 }
 
-/// Whether a payload of this length, with a key of this length, is stored in a chain.
+/// Returns whether a payload of this length, with a key of this length, is stored in a chain.
 pub fn must_spill(pager: &Pager, key_bytes: usize, payload_bytes: usize) -> bool {
     payload_bytes > crate::node::payload_bytes_max(pager.page_size(), key_bytes)
 }
@@ -119,7 +119,7 @@ fn pointer(payload_bytes: usize, first: PageId) -> Vec<u8> {
     out
 }
 
-/// The first page of the chain to which an overflow pointer in a tree of `tree`'s space refers.
+/// Returns the first page of the chain to which an overflow pointer in a tree of `tree`'s space refers.
 pub fn first_page(tree: &Tree, pointer: &[u8]) -> PageId {
     assert!(is_pointer(pointer) && pointer.len() == POINTER_BYTES, "not an overflow pointer");
     PageId::new(tree.root().space(), PageNo(u32_at(pointer, 5)))
@@ -139,12 +139,12 @@ fn check_pointer(tree: &Tree, pointer: &[u8]) -> TreeResult<()> {
     Err(TreeError::Damaged { page: tree.root(), what })
 }
 
-/// Whether the chain to which an overflow pointer refers begins with this page.
+/// Returns whether the chain to which an overflow pointer refers begins with this page.
 pub(crate) fn begins_at(pointer: &[u8], page: PageNo) -> bool {
     pointer.len() == POINTER_BYTES && u32_at(pointer, 5) == page.0
 }
 
-/// The length of the payload to which an overflow pointer refers.
+/// Returns the length of the payload to which an overflow pointer refers.
 pub fn payload_bytes(pointer: &[u8]) -> usize {
     u32_at(pointer, 1) as usize
 }

@@ -4,7 +4,7 @@
 //! Source: `hash_bytes_extended` and `hash_combine64` of PostgreSQL (Bob Jenkins, lookup3, 2006), with the
 //! seed of `partbounds.c`. So a row is in the same partition as in PostgreSQL.
 //!
-//! This module knows nothing about tables.
+//! This module does not know tables.
 
 use crate::types::{ColumnType, Datum};
 
@@ -13,7 +13,7 @@ const SEED: u64 = 0x7A5B_2236_7996_DCFD;
 const GOLDEN: u32 = 0x9e37_79b9;
 const INITIAL: u32 = 3_923_095;
 
-/// Whether values of the type can be hashed.
+/// Returns whether values of the type can be hashed.
 pub const fn is_hashable(t: ColumnType) -> bool {
     matches!(
         t,
@@ -31,7 +31,7 @@ pub const fn is_hashable(t: ColumnType) -> bool {
     )
 }
 
-/// The hash of a partition key.
+/// Returns the hash of a partition key.
 pub fn key_hash<'a>(key: impl Iterator<Item = Datum<'a>>) -> u64 {
     key.filter(|value| !value.is_null()).fold(0, |hash, value| combined(hash, hash_of(value)))
 }
@@ -42,7 +42,7 @@ pub(crate) fn combined(hash: u64, next: u64) -> u64 {
     hash ^ next.wrapping_add(hash << 54).wrapping_add(hash >> 7)
 }
 
-/// The hash of a value that is not NULL.
+/// Returns the hash of a value that is not NULL.
 pub(crate) fn hash_of(value: Datum<'_>) -> u64 {
     match value {
         Datum::Bool(b) => hash_word(u32::from(b)),
@@ -58,7 +58,7 @@ pub(crate) fn hash_of(value: Datum<'_>) -> u64 {
     }
 }
 
-/// The state of lookup3 after the seed and the length.
+/// Returns the state of lookup3 after the seed and the length.
 fn begun(len: u32) -> [u32; 3] {
     let start = GOLDEN.wrapping_add(len).wrapping_add(INITIAL);
     mixed([start.wrapping_add((SEED >> 32) as u32), start.wrapping_add(SEED as u32), start])
@@ -69,7 +69,7 @@ fn hash_word(word: u32) -> u64 {
     finished([a.wrapping_add(word), b, c])
 }
 
-/// The hash of a text or bytea.
+/// Returns the hash of a text or bytea.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
     let mut state = begun(bytes.len() as u32);
     let (whole, rest) = bytes.as_chunks::<12>();
@@ -116,7 +116,7 @@ fn finished([mut a, mut b, mut c]: [u32; 3]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Answers of PostgreSQL 15 to `hashint4extended(7, seed)` and the like.
+    /// Compares with the results of PostgreSQL 15 for `hashint4extended(7, seed)` and similar calls.
     #[test]
     fn hashes_are_those_of_postgresql() {
         let hash = |value| hash_of(value) as i64;

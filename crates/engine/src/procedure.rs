@@ -4,12 +4,12 @@
 //! partition runs its transactions serially.
 //!
 //! Invariants
-//! 1. The partition is locked from before the procedure begins until its commit is durable. SQL's
-//!    transactions take the same lock, with the same queue in the order of arrival.
+//! 1. The partition is locked from before the procedure begins until its commit is durable. Transactions of
+//!    SQL take the same lock, and wait in the same queue in the order of arrival.
 //! 2. A procedure that returns an error, or panics, has changed nothing.
 //!
-//! This module knows nothing about SQL and definitions of procedures. Procedures are closures of the
-//! embedding program.
+//! This module does not know SQL or definitions of procedures. Procedures are closures of the embedding
+//! program.
 
 use std::sync::Arc;
 
@@ -30,23 +30,24 @@ use crate::types::Datum;
 pub struct Partition(PartitionId);
 
 impl Partition {
-    /// The engine of the partition.
+    /// Returns the engine of the partition.
     pub const fn engine(self) -> EngineKind {
         self.0.kind
     }
 
-    /// The number of the partition, from 0 to the number of partitions - 1.
+    /// Returns the number of the partition, from 0 to the number of partitions - 1.
     pub const fn number(self) -> u16 {
         self.0.number
     }
 }
 
 impl Database {
-    /// The partition that has the rows of a table with these values of its partition key, in the order of
-    /// PARTITION BY HASH and of the columns' types. A table without PARTITION BY HASH is in one partition;
-    /// `key` is not used.
+    /// Returns the partition that has the rows of a table with these values of its partition key, in the
+    /// order of PARTITION BY HASH and of the columns' types. A table without PARTITION BY HASH is in one
+    /// partition, and `key` is not used.
     ///
-    /// Errors: 0A000 if the rows of the table are in pages; 42P16 if the key has another number of columns.
+    /// The error is 0A000 if the rows of the table are in pages. It is 42P16 if the key has another number of
+    /// columns.
     pub fn partition_of(&self, table: &TableDef, key: &[Datum<'_>]) -> Result<Partition> {
         let stored = table.stored_tables();
         let Some(first) = stored.first() else {
@@ -65,11 +66,11 @@ impl Database {
     }
 
     /// Runs a stored procedure in a partition, and commits it durably. It waits until the partition is free.
-    /// Rows of tables in other partitions and in pages can be read; changes there are refused (0A000). A
+    /// Rows of tables in other partitions and in pages can be read, but changes there are refused (0A000). A
     /// procedure opens its tables with [`Transaction::table_by_rows`].
     ///
-    /// Errors: those of the procedure, which is then rolled back; of the lock (time-out, deadlock); of the
-    /// commit.
+    /// The errors are those of the procedure, which is then rolled back, those of the lock (time-out,
+    /// deadlock), and those of the commit.
     pub fn run_procedure<T>(
         self: &Arc<Self>,
         partition: Partition,

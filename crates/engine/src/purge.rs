@@ -10,7 +10,7 @@
 //! 4. Undo may be retained for some time after a commit, for readers of the past (AS OF). The size limit is
 //!    stronger than this time.
 //!
-//! This module knows nothing about rows (`paged::purge`).
+//! This module does not know rows (`paged::purge`).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// The number of transactions that are purged before the floor is raised again.
 const ROUND_LEN: usize = 1024;
 
-/// The background thread's loop.
+/// Runs the loop of the background thread.
 pub(crate) fn run(core: &Core) {
     while core.purge.bell.wait(PERIOD) {
         // An error here comes from the pager, and other threads get it, too. Purge tries again later.
@@ -67,7 +67,7 @@ fn purge_round(core: &Core) -> Result<usize> {
     Ok(count)
 }
 
-/// The commit LSN up to which undo must be removed because the rollback space is over its limit.
+/// Returns the commit LSN up to which undo must be removed, if the rollback space is over its limit.
 fn beyond_limit(core: &Core) -> Option<Lsn> {
     let limit = core.purge.limit_bytes?;
     let oldest = core.purge.oldest()?;
@@ -90,8 +90,8 @@ fn purge_below(core: &Core, horizon: Lsn, record: &mut Record) -> Result<usize> 
     Ok(count)
 }
 
-/// Stores in `start` how far the purge got, because after a failure between two freed pages the first page
-/// may already have another owner.
+/// Purges one transaction. It stores in `start` how far the purge got, because after a failure between two
+/// freed pages the first page may already have another owner.
 fn purge_transaction(core: &Core, finished: &mut Finished, record: &mut Record) -> Result<()> {
     while finished.start != finished.end {
         let at = finished.start;
@@ -212,8 +212,8 @@ mod tests {
         cx.id
     }
 
-    /// Found earlier: until the session ended, the floor stayed below every later transaction, and their
-    /// statuses were kept.
+    /// In an earlier version, the floor stayed below every later transaction until the session ended, and
+    /// their statuses were kept.
     #[test]
     fn a_snapshot_that_was_refused_does_not_hold_the_floor() {
         let core = core();

@@ -1,5 +1,5 @@
-//! The queue of committed transactions whose undo records still exist, in commit order. It also stores the
-//! horizon: undo of transactions that committed before this LSN can be purged.
+//! The queue of committed transactions whose undo records still exist, in commit order. The queue also stores
+//! the horizon, an LSN. The undo of transactions that committed before it can be purged.
 //!
 //! Invariants
 //! 1. While undo is retained for some time, each transaction in the queue that committed since has the time of
@@ -29,8 +29,8 @@ pub(crate) struct Finished {
     pub(crate) header: PageId,
     pub(crate) start: Mark,
     pub(crate) end: Mark,
-    /// When it committed, in microseconds since 1970, UTC. While undo is not retained, the time of an older
-    /// commit, or 0.
+    /// The time of its commit, in microseconds since 1970, UTC. While undo is not retained, it is the time of
+    /// an older commit, or 0.
     pub(crate) time_us: i64,
 }
 
@@ -41,10 +41,10 @@ pub(crate) struct Queue {
     /// 0 if there is none with a time.
     newest_us: i64,
     taken_us: i64,
-    /// The newest commit whose undo was taken out to be purged. At first, the end of the log when the database
-    /// was opened.
+    /// The newest commit whose undo was taken out to be purged. Before the first one, it is the end of the
+    /// log when the database was opened.
     taken: Lsn,
-    /// Since when commits have times; `None` if they have none.
+    /// The time since which commits have times, or `None` if they have none.
     timed_since_us: Option<i64>,
 }
 
@@ -59,8 +59,8 @@ impl Queue {
         Self { of: found.into(), newest_us: 0, taken_us: 0, taken: opened, timed_since_us: None }
     }
 
-    /// The newest of the first `count` commits in the queue; if there is none, the newest one that was taken
-    /// out.
+    /// Returns the newest of the first `count` commits in the queue. If there is none, returns the newest
+    /// commit that was taken out.
     fn newest_of(&self, count: usize) -> Lsn {
         let last = count.checked_sub(1).and_then(|last| self.of.get(last));
         last.map_or(self.taken, |last| last.lsn.max(self.taken))
@@ -73,7 +73,7 @@ pub(crate) struct PurgeState {
     /// Snapshots below this LSN have lost undo that they may need.
     pub(crate) forced: AtomicU64,
     queue: Mutex<Queue>,
-    /// How long the undo of a transaction is kept after its commit, in microseconds.
+    /// The time for which the undo of a transaction is kept after its commit, in microseconds.
     retention_us: AtomicI64,
     /// Only one thread purges at a time.
     pub(crate) running: Mutex<Record>,
@@ -83,8 +83,8 @@ pub(crate) struct PurgeState {
 }
 
 impl PurgeState {
-    /// The state after a start. `found` are the transactions whose undo the start has found, and the log ended
-    /// at `opened`.
+    /// Returns the state after a start. `found` has the transactions whose undo the start has found, and the
+    /// log ended at `opened`.
     pub(crate) fn new(found: Vec<Finished>, opened: Lsn, limit_bytes: Option<u64>) -> Self {
         Self {
             horizon: AtomicU64::new(0),
@@ -98,7 +98,8 @@ impl PurgeState {
         }
     }
 
-    /// Transactions that committed at or below this LSN are purged, or may be purged at any moment.
+    /// Returns the horizon. Transactions that committed at or below this LSN are purged, or may be purged at
+    /// any moment.
     pub(crate) fn horizon(&self) -> Lsn {
         Lsn::new(self.horizon.load(Ordering::SeqCst))
     }
@@ -112,7 +113,8 @@ impl PurgeState {
         Ok(())
     }
 
-    /// Called in the append section of a commit, so the queue is in commit order.
+    /// Adds a transaction to the queue. The caller is in the append section of the commit, so the queue is in
+    /// commit order.
     pub(crate) fn push(&self, finished: Finished) {
         let mut queue = self.queue.lock();
         let time_us = match queue.timed_since_us {
@@ -129,7 +131,7 @@ impl PurgeState {
         self.queue.lock().of.push_front(finished);
     }
 
-    /// The number of committed transactions that wait for purge.
+    /// Returns the number of committed transactions that wait for purge.
     pub(crate) fn backlog(&self) -> usize {
         self.queue.lock().of.len()
     }
@@ -145,12 +147,12 @@ impl PurgeState {
         &self.bell
     }
 
-    /// The commit LSN of the oldest transaction in the queue.
+    /// Returns the commit LSN of the oldest transaction in the queue.
     pub(crate) fn oldest(&self) -> Option<Lsn> {
         Some(self.queue.lock().of.front()?.lsn)
     }
 
-    /// The first transaction in the queue, if it is at or below the horizon.
+    /// Returns the first transaction in the queue, if it is at or below the horizon.
     pub(crate) fn next_below(&self, horizon: Lsn) -> Option<Finished> {
         let mut queue = self.queue.lock();
         if queue.of.front()?.lsn > horizon {
@@ -162,13 +164,15 @@ impl PurgeState {
         Some(finished)
     }
 
-    /// The newest commit up to a durable LSN: a snapshot there sees the same as one at `upto`.
+    /// Returns the LSN of the newest commit up to `upto`, which is durable. A snapshot there sees the same as
+    /// a snapshot at `upto`.
     pub(crate) fn newest_commit(&self, upto: Lsn) -> Lsn {
         let queue = self.queue.lock();
         queue.newest_of(queue.of.partition_point(|finished| finished.lsn <= upto))
     }
 
-    /// Keeps the undo of each transaction for so long after its commit. Zero keeps nothing for later readers.
+    /// Keeps the undo of each transaction for `time` after its commit. With zero, nothing is kept for later
+    /// readers.
     pub(crate) fn retain_for(&self, time: Duration) {
         let mut queue = self.queue.lock();
         let us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
@@ -179,7 +183,8 @@ impl PurgeState {
         };
     }
 
-    /// The LSN up to which undo has been kept long enough. `durable` if none is kept for later readers.
+    /// Returns the LSN up to which undo has been kept long enough. It is `durable` if no undo is kept for
+    /// later readers.
     pub(crate) fn retained_from(&self, durable: Lsn) -> Lsn {
         match self.retention_us.load(Ordering::SeqCst) {
             0 => durable,
@@ -191,8 +196,8 @@ impl PurgeState {
         }
     }
 
-    /// The snapshot that sees what had committed at a moment, in microseconds since 1970, UTC: all commits up
-    /// to then, and none that came later.
+    /// Returns the snapshot of a moment, which is given in microseconds since 1970, UTC. The snapshot sees
+    /// all commits up to this moment, and no later ones.
     pub(crate) fn snapshot_at(&self, us: i64) -> Result<Lsn> {
         let queue = self.queue.lock();
         if us > clock_us().max(queue.newest_us) {

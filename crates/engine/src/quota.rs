@@ -14,7 +14,7 @@ pub struct TemporaryQuota {
 }
 
 impl Default for TemporaryQuota {
-    /// Without a limit.
+    /// Returns a quota without a limit.
     fn default() -> Self {
         Self { used: AtomicU64::new(0), limit: AtomicU64::new(u64::MAX) }
     }
@@ -26,7 +26,7 @@ impl TemporaryQuota {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether there is a limit.
+    /// Returns whether there is a limit.
     pub fn is_limited(&self) -> bool {
         self.limit.load(Ordering::Relaxed) != u64::MAX
     }

@@ -5,7 +5,7 @@
 //!    keys.
 //! 2. `bytes` is the approximate memory of a set.
 //!
-//! This module knows nothing about the transactions that have read or written them.
+//! This module does not know which transactions have read or written the ranges.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -36,7 +36,7 @@ fn cost(lower: &[u8], upper: Option<&[u8]>) -> usize {
     RANGE_BYTES + lower.len() + upper.map_or(0, <[u8]>::len)
 }
 
-/// The next key after this one.
+/// Returns the next key after this one.
 fn behind(key: &[u8]) -> Vec<u8> {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
@@ -44,7 +44,7 @@ fn behind(key: &[u8]) -> Vec<u8> {
     next
 }
 
-/// Whether a range with this end reaches `at`.
+/// Returns whether a range with this end reaches `at`.
 fn reaches(upper: Option<&[u8]>, at: &[u8]) -> bool {
     upper.is_none_or(|upper| upper >= at)
 }
@@ -151,7 +151,7 @@ impl Ranges {
         }
     }
 
-    /// Whether a key is in one of the ranges.
+    /// Returns whether a key is in one of the ranges.
     pub(crate) fn has(&self, tree: u32, key: &[u8]) -> bool {
         self.has_in(tree, key, Some(&behind(key)))
     }
@@ -172,7 +172,7 @@ impl Ranges {
 /// The end of a range.
 #[derive(Clone, Copy, Debug)]
 enum End<'a> {
-    /// After its lower bound, so the range is one key.
+    /// Just after its lower bound, so the range is one key.
     Point,
     /// Before this key.
     Before(&'a [u8]),
@@ -189,7 +189,7 @@ struct Range<'a> {
 }
 
 impl Range<'_> {
-    /// Whether the range has `key`, or continues after it.
+    /// Returns whether the range has `key`, or continues after it.
     fn reaches(&self, key: &[u8]) -> bool {
         match self.end {
             End::Point => key <= self.lower,
@@ -239,7 +239,7 @@ impl Frozen {
         Self { spans: spans.into(), keys: keys.into() }
     }
 
-    /// The memory that it takes.
+    /// Returns the memory that it takes.
     pub(crate) fn bytes(&self) -> usize {
         // The queue of commits refers to it with an `Arc`.
         let fixed = size_of::<(Lsn, Arc<Self>)>() + size_of::<Self>() + 3 * ALLOCATION_BYTES;
@@ -260,7 +260,7 @@ impl Frozen {
         Range { tree: span.tree, lower, end }
     }
 
-    /// Whether a key is in both sets.
+    /// Returns whether a key is in both sets.
     pub(crate) fn meets(&self, other: &Frozen) -> bool {
         let (few, many) = if self.spans.len() < other.spans.len() { (self, other) } else { (other, self) };
         few.spans.iter().any(|span| many.meets_range(few.range(span)))
@@ -279,7 +279,7 @@ impl Frozen {
     }
 }
 
-/// Whether `upper` is the next key after `lower`.
+/// Returns whether `upper` is the next key after `lower`.
 fn is_behind(upper: &[u8], lower: &[u8]) -> bool {
     upper.split_last().is_some_and(|(last, rest)| *last == 0 && rest == lower)
 }
@@ -381,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Found earlier: 32 MiB of small commits took about 300 MiB of memory.
+    /// In an earlier version, 32 MiB of small commits took about 300 MiB of memory.
     #[test]
     fn a_small_commit_is_small_and_counted_in_full() {
         let mut one = Ranges::default();

@@ -29,17 +29,18 @@ const LEAVES_PATHS: usize = 4;
 /// Reads at the snapshot of a statement.
 pub struct Reader {
     pub(crate) cx: Context,
-    /// The transaction uses this to count its readers.
+    /// The transaction counts its readers by the references to this.
     open: Arc<()>,
 }
 
 impl Transaction {
-    /// A reader of what the running statement sees.
+    /// Returns a reader of what the running statement sees.
     pub fn reader(&mut self) -> Reader {
         Reader { cx: self.cx.for_reader(), open: Arc::clone(self.readers.get_or_insert_default()) }
     }
 
-    /// As `reader`, for the check of constraints. Its reads are not recorded for SERIALIZABLE.
+    /// Returns a reader for the check of constraints. It is like that of `reader`, but its reads are not
+    /// recorded for SERIALIZABLE.
     pub fn constraint_reader(&mut self) -> Reader {
         let mut reader = self.reader();
         reader.cx.serial = None;
@@ -52,7 +53,8 @@ impl Reader {
         Reader { cx, open: Arc::clone(open) }
     }
 
-    /// The visible row whose unique index `index` has exactly this key, as `Transaction::get_by_unique`.
+    /// Passes the visible row that has exactly this key in the unique index `index` to the closure. Returns
+    /// the same as `Transaction::get_by_unique`.
     pub fn get_by_unique(
         &mut self,
         table: &Table,
@@ -63,13 +65,13 @@ impl Reader {
         table.store.get_by_unique(&mut self.cx, index, key, found)
     }
 
-    /// The visible row with this primary key.
+    /// Passes the visible row with this primary key to `found`. Returns false if there is none.
     pub fn get(&mut self, table: &Table, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool> {
         table.store.get(&mut self.cx, key, found)
     }
 
-    /// The approximate number of rows of a table, and up to `places` primary keys with about equally many
-    /// rows between them. They are lower bounds for scans that take a sample.
+    /// Returns the approximate number of rows of a table, and up to `places` primary keys with about equally
+    /// many rows between them. They are lower bounds for scans that take a sample.
     pub fn estimate(&mut self, table: &Table, places: usize) -> Result<Estimate> {
         if let Some(store) = MemoryStore::of(table) {
             return store.estimate(&self.cx.core);
@@ -80,15 +82,17 @@ impl Reader {
         }
     }
 
-    /// The approximate number of leaves of an index, which are pages. 0 if the table is not stored in pages.
+    /// Returns the approximate number of leaves of an index, which are pages. It is 0 if the table is not
+    /// stored in pages.
     pub fn leaves(&mut self, table: &Table, index: ScanIndex) -> Result<u64> {
         let tree = PagedStore::of(table).and_then(|store| store.index_tree(index));
         let Some(tree) = tree else { return Ok(0) };
         Ok(tree.estimate(&self.cx.core.pager, LEAVES_PATHS)?.leaves)
     }
 
-    /// The approximate fraction of the entries of an index that are within these bounds. `None` if it is not
-    /// known, because the table is not stored in pages, or its index is being changed.
+    /// Returns the approximate fraction of the entries of an index that are within these bounds. Returns
+    /// `None` if the fraction is not known, because the table is not stored in pages, or its index is being
+    /// changed.
     pub fn fraction_within(
         &mut self,
         table: &Table,
@@ -106,20 +110,20 @@ impl Reader {
         Ok(lower.zip(upper).map(|(lower, upper)| (upper - lower).max(0.0)))
     }
 
-    /// Another reader of the same rows.
+    /// Returns another reader of the same rows.
     pub fn fork(&mut self) -> Reader {
         Reader { cx: self.cx.for_reader(), open: Arc::clone(&self.open) }
     }
 
-    /// Another reader of the same rows, for reads that do not affect results, such as a sample. SERIALIZABLE
-    /// does not record what it reads.
+    /// Returns another reader of the same rows, for reads that do not affect results, such as a sample. Its
+    /// reads are not recorded for SERIALIZABLE.
     pub fn fork_unnoted(&mut self) -> Reader {
         let mut reader = self.fork();
         reader.cx.serial = None;
         reader
     }
 
-    /// The visible rows within bounds, in order, until the closure breaks.
+    /// Passes the visible rows within bounds to the closure, in order, until the closure breaks.
     pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
         table.store.scan(&mut self.cx, spec, on_row)
     }
@@ -128,7 +132,7 @@ impl Reader {
     /// index of `spec` is `Primary`. The scan may leave out rows that are not within all `bounds`. Returns
     /// how the leaves were read.
     ///
-    /// Errors: the table is not of the engine `paged`.
+    /// Fails if the table is not of the engine `paged`.
     pub fn scan_leaves(
         &mut self,
         table: &Table,
@@ -139,7 +143,7 @@ impl Reader {
         PagedStore::needed(table)?.read_leaves(&mut self.cx, spec, bounds, on_shown)
     }
 
-    /// As `Transaction::place`.
+    /// Returns the same as `Transaction::place`.
     pub fn place(&self, index: ScanIndex) -> &[u8] {
         self.cx.place(index)
     }

@@ -7,7 +7,7 @@
 //! 2. A loser is a transaction that had no commit when the database crashed. Losers are active, with their
 //!    rows locked, before the first new transaction begins. They stay active until they are undone.
 //!
-//! This module knows nothing about redo (the pager has done it).
+//! This module does not know redo (the pager has done it).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -190,8 +190,8 @@ fn load_catalog(core: &Arc<Core>) -> Result<()> {
     Ok(())
 }
 
-/// Tells the pager how the definitions say that pages are stored. Redo stored pages as they were stored
-/// before.
+/// Tells the pager the storage options of all definitions. Until now, redo has stored pages as they were
+/// stored before.
 fn tell_storage(core: &Core, catalog: &Catalog) -> Result<()> {
     let told = catalog.all_tables().filter_map(|def| Some((def, def.storage.compression?)));
     let owners: Vec<_> = told.flat_map(|(def, how)| def.owners().map(move |owner| (owner, how))).collect();
@@ -232,7 +232,7 @@ pub(crate) fn wait_for_losers(cx: &mut Context) -> Result<()> {
     }
 }
 
-/// The background thread. It undoes losers at the start, and tries failed rollbacks again.
+/// Runs the background thread, which undoes losers at the start, and tries failed rollbacks again.
 pub(crate) fn run(core: &Arc<Core>, bell: &Bell) {
     loop {
         // An error here comes from the pager. Transactions that need the rows get it, too.

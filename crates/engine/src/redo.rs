@@ -18,10 +18,9 @@
 //! Invariants
 //! 1. A change is first encoded as a redo record. Then the code of redo decodes the record and applies it to
 //!    the page. So the change and its redo after a crash are the same code.
-//! 2. A payload that does not fit its page (because the log or the page is damaged) is an error, never a
-//!    panic.
+//! 2. A payload does not fit its page if the log or the page is damaged. This is an error, never a panic.
 //!
-//! This module knows nothing about the log. Operations from 64 on belong to the undo pages.
+//! This module does not know the log. Operations from 64 on belong to the undo pages.
 
 use smallvec::SmallVec;
 use varve_pager::page::page_kind;
@@ -83,7 +82,7 @@ pub fn push_entry(entries: &mut Vec<u8>, suffix: &[u8], value: &[u8]) {
     entries.extend_from_slice(value);
 }
 
-/// The `entries` of a `Build` for a range of a node's entries and a prefix of `prefix_bytes`.
+/// Returns the `entries` of a `Build` for a range of a node's entries and a prefix of `prefix_bytes`.
 pub fn entries(node: NodeRef<'_>, range: std::ops::Range<usize>, prefix_bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(node.live_bytes());
     for index in range {
@@ -237,7 +236,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Decodes an operation; `None` if the payload is malformed.
+/// Decodes an operation. Returns `None` if the payload is malformed.
 pub fn decode(code: u8, payload: &[u8]) -> Option<NodeOp<'_>> {
     let mut from = Reader(payload);
     let op = match code {
@@ -321,8 +320,8 @@ fn sound(holds: bool) -> Option<()> {
     holds.then_some(())
 }
 
-/// Whether an entry of the node can have this value. A leaf by columns relies on the stamp, and on the free
-/// bit in the value's length.
+/// Returns whether an entry of the node can have this value. A leaf by columns relies on the stamp, and on
+/// the free bit in the value's length.
 fn can_be_value(node: NodeRef<'_>, value: &[u8]) -> bool {
     !node.is_by_columns() || (STAMP_BYTES..=VALUE_BYTES_MAX).contains(&value.len())
 }

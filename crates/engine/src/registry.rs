@@ -13,7 +13,7 @@
 //! and then reads the entries. So at least one of the two sees the other's write, as in Dekker's algorithm.
 //! All these accesses are sequentially consistent.
 //!
-//! This module knows nothing about statuses, rows and waits (`waits.rs`).
+//! This module does not know statuses, rows or waits (`waits.rs`).
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -52,14 +52,14 @@ pub(crate) struct Waiter {
 pub(crate) struct Party(u64);
 
 impl Party {
-    /// The session with this number, which is not 0.
+    /// Returns the session with this number, which is not 0.
     pub(crate) const fn session(number: u64) -> Self {
         Self(number << 1)
     }
 }
 
-/// The entry of one running transaction. Aligned so that no two entries share a cache line, nor a pair of
-/// lines that is fetched together.
+/// The entry of one running transaction. Entries are aligned, so no two of them share a cache line, or a pair
+/// of cache lines that is fetched together.
 #[repr(align(128))]
 pub(crate) struct TransactionSlot {
     claimed: AtomicBool,
@@ -79,7 +79,7 @@ pub(crate) struct TransactionSlot {
     more: Mutex<Vec<u64>>,
     /// Set if another transaction waits for a table in this entry.
     is_watched: AtomicBool,
-    /// The transaction has locks with a queue (`lock_queue.rs`).
+    /// Whether the transaction has locks with a queue (`lock_queue.rs`).
     pub(crate) has_locks: AtomicBool,
     /// The number of waiters in `queue`. The end of the transaction reads it without the mutex.
     pub(crate) queued: AtomicU32,
@@ -147,7 +147,7 @@ impl TransactionSlot {
         self.is_watched.load(SeqCst) && self.is_watched.swap(false, SeqCst)
     }
 
-    /// The recorded tables with their modes.
+    /// Returns the recorded tables with their modes.
     pub(crate) fn noted_tables(&self) -> Vec<(u32, u32)> {
         let tables = self.tables.iter().map(|note| note.load(SeqCst)).filter(|note| *note != 0);
         tables
@@ -156,7 +156,7 @@ impl TransactionSlot {
             .collect()
     }
 
-    /// The serial number of the present transaction of this entry.
+    /// Returns the serial number of the present transaction of this entry.
     pub(crate) fn serial(&self) -> u64 {
         self.serial.load(SeqCst)
     }
@@ -166,7 +166,7 @@ impl TransactionSlot {
         self.is_loser.store(true, SeqCst);
     }
 
-    /// Whether a table is recorded in one of these modes.
+    /// Returns whether a table is recorded in one of these modes.
     pub(crate) fn holds(&self, table: u32, modes: u32) -> bool {
         let is_it = |note: u64| note as u32 == table && (note >> 32) as u32 & modes != 0;
         self.tables.iter().any(|note| is_it(note.load(SeqCst)))
@@ -233,7 +233,7 @@ pub(crate) struct Registry {
     len: AtomicUsize,
     grow: Mutex<()>,
     horizon: AtomicU64,
-    /// Purge may have removed undo that a snapshot below needs, or is about to.
+    /// Purge may have removed undo that a snapshot below this LSN needs, or is about to remove it.
     past: AtomicU64,
 }
 
@@ -248,8 +248,8 @@ impl Registry {
         }
     }
 
-    /// No snapshot below this LSN can be taken: the database was opened here, and what older transactions
-    /// did when is not known.
+    /// Records the LSN at which the database was opened. No snapshot below it can be taken, because it is not
+    /// known when older transactions committed.
     pub(crate) fn begin_at(&self, opened: Lsn) {
         self.past.fetch_max(opened.get(), SeqCst);
     }
@@ -293,7 +293,7 @@ impl Registry {
         Owner { slot, serial: self.place(slot).serial() }
     }
 
-    /// The entry with this number.
+    /// Returns the entry with this number.
     #[inline]
     pub(crate) fn place(&self, slot: u32) -> &TransactionSlot {
         let slot = slot as usize;
@@ -303,7 +303,7 @@ impl Registry {
         }
     }
 
-    /// Whether the transaction has not ended.
+    /// Returns whether the transaction has not ended.
     pub(crate) fn is_running(&self, owner: Owner) -> bool {
         self.place(owner.slot).serial() == owner.serial
     }
@@ -321,7 +321,8 @@ impl Registry {
         }
     }
 
-    /// Registers a snapshot of the past. `false` if purge may have removed what it needs.
+    /// Registers a snapshot of the past. Returns false if purge may have removed undo that the snapshot
+    /// needs.
     ///
     /// The entry is written before `past` is read, and `purge_horizon` raises `past` before it reads the
     /// entries again. So at least one of the two sees the other's write.
@@ -335,9 +336,9 @@ impl Registry {
         is_there
     }
 
-    /// The LSN up to which undo can be purged: no registered snapshot is below, and undo at or below
-    /// `retained` has been kept long enough. `newest_commit` gives the newest commit up to an LSN. Snapshots
-    /// of the past below that commit are refused from now on.
+    /// Returns the LSN up to which undo can be purged. No registered snapshot is below it, and undo at or
+    /// below `retained` has been kept long enough. `newest_commit` gives the newest commit up to an LSN.
+    /// Snapshots of the past below that commit are refused from now on.
     pub(crate) fn purge_horizon(
         &self,
         durable: Lsn,
@@ -352,12 +353,12 @@ impl Registry {
     /// Removes the snapshot. The transaction does not read until it takes another one.
     #[inline]
     pub(crate) fn drop_snapshot(&self, owner: Owner) {
-        // All reads are before this store. A thread that sees the old value for a while only purges later.
+        // All reads are before this store. A thread that still sees the old value only purges later.
         self.place(owner.slot).snapshot.store(NO_SNAPSHOT, Release);
     }
 
-    /// The oldest snapshot registered, or `durable` if all are newer. Every snapshot registered from now on
-    /// is at least as new as what this returns.
+    /// Returns the oldest snapshot registered, or `durable` if all are newer. Every snapshot registered from
+    /// now on is at least as new as what this returns.
     pub(crate) fn oldest(&self, durable: Lsn) -> Lsn {
         self.horizon.fetch_max(durable.get(), SeqCst);
         let len = self.len.load(SeqCst);
@@ -365,7 +366,7 @@ impl Registry {
         Lsn::new(places.min().unwrap_or(NO_SNAPSHOT).min(durable.get()))
     }
 
-    /// The party to which the transaction belongs.
+    /// Returns the party to which the transaction belongs.
     pub(crate) fn party(&self, slot: u32) -> Party {
         match self.place(slot).party.load(SeqCst) {
             0 => Party(u64::from(slot) << 1 | 1),
@@ -373,18 +374,18 @@ impl Registry {
         }
     }
 
-    /// The slots in which the table is recorded in one of these modes.
+    /// Returns the slots in which the table is recorded in one of these modes.
     pub(crate) fn noted(&self, table: u32, modes: u32) -> impl Iterator<Item = u32> + '_ {
         let slots = 0..self.len.load(SeqCst) as u32;
         slots.filter(move |slot| self.place(*slot).holds(table, modes))
     }
 
-    /// The present transactions of all entries, including vacant ones.
+    /// Returns the present transactions of all entries, including vacant ones.
     pub(crate) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
         (0..self.len.load(SeqCst)).map(|slot| self.owner(slot))
     }
 
-    /// A loser that is not undone yet, if there is one.
+    /// Returns a loser that is not undone yet, if there is one.
     pub(crate) fn any_loser(&self) -> Option<Owner> {
         let mut owners = (0..self.len.load(SeqCst)).map(|slot| self.owner(slot));
         owners.find(|owner| self.place(owner.slot).is_loser.load(SeqCst))

@@ -18,7 +18,7 @@ pub enum ColumnSource {
 }
 
 impl ColumnSource {
-    /// The ordinal of the old column.
+    /// Returns the ordinal of the old column.
     pub(crate) fn before(&self) -> Option<usize> {
         match self {
             Self::Column(ordinal) | Self::Computed(ordinal) => Some(*ordinal),
@@ -39,7 +39,7 @@ pub(crate) struct Reshape<'r, 'c> {
 }
 
 impl Reshape<'_, '_> {
-    /// The new row.
+    /// Returns the new row.
     pub(crate) fn apply(&mut self, row: RowRef<'_>, schema: &RowSchema) -> Result<RowImage> {
         let sources = self.sources;
         let mut computed = Vec::new();

@@ -56,7 +56,7 @@ impl Root {
         self.one.lock()
     }
 
-    /// Reads the page; `None` if it was never written.
+    /// Reads the page. Returns `None` if it was never written.
     pub(crate) fn read(pager: &Pager) -> Result<Option<RootInfo>> {
         let page = pager.fix_s(PageId::ROOT, Access::Random)?;
         if varve_pager::page::page_kind(&page) != KIND_ROOT {

@@ -18,7 +18,7 @@
 //! 1. `RowRef::get` is O(1) and allocates nothing.
 //! 2. Encoding is deterministic: equal values give equal bytes.
 //!
-//! This module knows nothing about pages, transactions and keys.
+//! This module does not know pages, transactions or keys.
 
 use thiserror::Error;
 
@@ -32,7 +32,7 @@ pub const ROW_LAYOUT: u8 = 1;
 const WIDE: u8 = 0x10;
 /// The size of an end in a row that is not WIDE.
 const NARROW_END_BYTES: usize = 2;
-/// Set in the head of the overflow pointer of a row that is stored outside its leaf.
+/// The bit that is set in the head of the overflow pointer of a row that is stored outside its leaf.
 pub const EXTERNAL: u8 = 0x20;
 /// Largest row in bytes, encoded.
 pub const ROW_BYTES_MAX: usize = 16 << 20;
@@ -108,22 +108,22 @@ impl RowSchema {
         schema
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn len(&self) -> usize {
         self.columns.len()
     }
 
-    /// Whether there are no columns.
+    /// Returns whether there are no columns.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
 
-    /// The type of a column.
+    /// Returns the type of a column.
     pub fn column(&self, index: usize) -> ColumnType {
         self.columns[index].0
     }
 
-    /// Makes `row` one whose columns are all NULL.
+    /// Makes `row` a row whose columns are all NULL.
     pub(crate) fn make_blank(&self, row: &mut Vec<u8>) {
         row.clear();
         row.extend_from_slice(&self.blank);
@@ -152,7 +152,7 @@ impl RowSchema {
         }
     }
 
-    /// A row of NULLs.
+    /// Returns a row of NULLs.
     fn blank_row(&self) -> Vec<u8> {
         let bytes = self.fixed_end + self.variable_count * NARROW_END_BYTES;
         let mut row = vec![0; bytes];
@@ -185,12 +185,12 @@ impl RowImage {
         Self(bytes)
     }
 
-    /// The encoded bytes.
+    /// Returns the encoded bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The row for reading.
+    /// Returns the row for reading.
     pub fn as_row<'a>(&'a self, schema: &'a RowSchema) -> RowRef<'a> {
         RowRef::new(schema, &self.0)
     }
@@ -249,14 +249,14 @@ fn encode_fixed(datum: &Datum<'_>, out: &mut [u8]) {
     }
 }
 
-/// The bytes of a value of fixed width, followed by zeros up to the widest type.
+/// Returns the bytes of a value of fixed width, followed by zeros up to the widest type.
 pub(crate) fn fixed_bytes(datum: &Datum<'_>) -> [u8; 16] {
     let mut out = [0; 16];
     encode_fixed(datum, &mut out);
     out
 }
 
-/// The bytes of a value of varying width.
+/// Returns the bytes of a value of varying width.
 pub(crate) fn variable_bytes<'a>(datum: &Datum<'a>) -> Option<&'a [u8]> {
     match *datum {
         Datum::Numeric(v) => Some(v.as_bytes()),
@@ -267,8 +267,8 @@ pub(crate) fn variable_bytes<'a>(datum: &Datum<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Whether two values of one type have the same stored bytes. Equal values may have different bytes, for
-/// example 1.0 and 1.00.
+/// Returns whether two values of one type have the same stored bytes. Equal values may have different bytes,
+/// for example 1.0 and 1.00.
 pub(crate) fn is_same(a: &Datum<'_>, b: &Datum<'_>) -> bool {
     match (variable_bytes(a), variable_bytes(b)) {
         (Some(a), Some(b)) => a == b,
@@ -295,27 +295,27 @@ impl<'a> RowRef<'a> {
         Ok(row)
     }
 
-    /// The layout of the row.
+    /// Returns the layout of the row.
     pub const fn schema(&self) -> &'a RowSchema {
         self.schema
     }
 
-    /// The encoded bytes.
+    /// Returns the encoded bytes.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn len(&self) -> usize {
         self.schema.len()
     }
 
-    /// Whether there are no columns.
+    /// Returns whether there are no columns.
     pub fn is_empty(&self) -> bool {
         self.schema.is_empty()
     }
 
-    /// The value of a column.
+    /// Returns the value of a column.
     #[inline]
     pub fn get(&self, index: usize) -> Datum<'a> {
         let (column, place) = self.schema.columns[index];

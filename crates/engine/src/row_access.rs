@@ -1,6 +1,6 @@
 //! Types for reading and changing rows: isolation levels, scans, changes and their outcomes.
 //!
-//! This module knows nothing about transactions and trees.
+//! This module does not know transactions or trees.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -9,7 +9,7 @@ use crate::object_ids::IndexId;
 use crate::row::{RowImage, RowRef};
 use crate::share::LockStrength;
 
-/// What a statement that locks rows does at a partition that another transaction uses.
+/// What a statement that locks rows does if it needs a partition that another transaction uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenHeld {
     /// It waits.
@@ -29,13 +29,13 @@ pub enum Isolation {
     /// All statements see what was committed before the first one began. If two transactions change a row,
     /// the second one fails.
     RepeatableRead,
-    /// As `RepeatableRead`. In addition, a transaction that writes can commit only if no other one has
-    /// written what it has read.
+    /// The same as `RepeatableRead`. In addition, a transaction that writes can commit only if no other
+    /// transaction has written what it has read.
     Serializable,
 }
 
 impl Isolation {
-    /// Whether all statements see the same snapshot.
+    /// Returns whether all statements see the same snapshot.
     #[inline]
     pub const fn keeps_snapshot(self) -> bool {
         !matches!(self, Isolation::ReadCommitted)
@@ -86,9 +86,9 @@ impl ScanSpec<'_> {
 /// The decision of the closure of `Transaction::modify` about the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing; the row is not locked.
+    /// Nothing is done, and the row is not locked.
     Skip,
-    /// The row is replaced; its key may change.
+    /// The row is replaced. Its key may change.
     Replace(RowImage),
     /// The row is deleted.
     Delete,

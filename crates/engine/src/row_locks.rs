@@ -1,4 +1,4 @@
-//! Locks rows without changing them: for FOR UPDATE and its weaker kinds, and for foreign keys, which lock
+//! Locks rows without changing them. FOR UPDATE and its weaker kinds need this, and foreign keys, which lock
 //! the parent row.
 
 use crate::catalog::Table;
@@ -36,7 +36,8 @@ impl Transaction {
         table.store.lock(&mut self.cx, key, strength, decide)
     }
 
-    /// A reader of the newest committed rows and the transaction's own changes, at any isolation level.
+    /// Returns a reader of the newest committed rows and the transaction's own changes, at any isolation
+    /// level.
     pub fn newest_reader(&mut self) -> Reader {
         Reader::of(self.cx.for_newest(), self.readers.get_or_insert_default())
     }

@@ -7,7 +7,7 @@
 //! 2. A rollback does not take back values that were returned.
 //! 3. A clean shutdown stores how far the values were used, so it leaves no gap.
 //!
-//! This module knows nothing about rights on a sequence.
+//! This module does not know rights on a sequence.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::core::Core;
 use crate::error::{Error, ObjectKind, Result};
 use crate::system_tables;
 
-/// The next value of `def`.
+/// Returns the next value of `def`.
 pub(crate) fn next_value(range: &mut SequenceRange, core: &Core, def: &SequenceDef) -> Result<i64> {
     loop {
         if let Some(value) = range.take(def) {
@@ -31,8 +31,8 @@ pub(crate) fn next_value(range: &mut SequenceRange, core: &Core, def: &SequenceD
     }
 }
 
-/// The sequence's last value. After a start it is derived from the next value, because only that one is
-/// stored.
+/// Returns the sequence's last value. After a start it is derived from the next value, because only that one
+/// is stored.
 pub(crate) fn state(range: &SequenceRange, core: &Core, def: &SequenceDef) -> Result<SequenceState> {
     let log_count = range.left() as i64;
     if let Some(LastValue { value: last_value, is_called }) = range.last() {
@@ -103,8 +103,8 @@ pub(crate) fn set_value(
     Ok(())
 }
 
-/// Takes values from sequences while readers of rows use the transaction. Such a value is durable from the
-/// log position `durable_by` on. The transaction notes this position
+/// Takes values from sequences while readers of rows use the transaction. Such a value is durable when the
+/// log is durable up to the LSN `durable_by`. The transaction notes this LSN
 /// ([`Transaction::note_drawn`](crate::Transaction::note_drawn)).
 pub struct SequenceDrawer {
     core: Arc<Core>,

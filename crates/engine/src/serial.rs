@@ -15,7 +15,7 @@
 //! 5. Memory is bounded. If a transaction has too many ranges of keys, they are merged into fewer and larger
 //!    ones. If the ranges of a commit were dropped, later checks against this commit count as conflicts.
 //!
-//! This module knows nothing about rows and the meaning of keys.
+//! This module does not know rows or the meaning of keys.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -31,7 +31,7 @@ use crate::ranges::{Frozen, Ranges};
 const RECENT_BYTES_MAX: usize = 32 << 20;
 /// The number of commits that are compared while other transactions wait to commit.
 const CHECKED_AT_ONCE: usize = 256;
-/// After this many commits, those that all snapshots see are removed.
+/// The number of commits after which those that all snapshots see are removed.
 const FORGET_PERIOD: usize = 64;
 
 /// The reads and writes of one transaction of this level, and of its readers.
@@ -52,7 +52,7 @@ impl Serial {
         self.reads.lock().add_bounds(tree, lower, upper);
     }
 
-    /// Whether a range that was read has this key.
+    /// Returns whether a range that was read has this key.
     pub(crate) fn has_read(&self, tree: u32, key: &[u8]) -> bool {
         self.reads.lock().has(tree, key)
     }
@@ -81,8 +81,9 @@ struct Kept {
 
 impl Recent {
     /// Logs a commit by calling `log`, unless another transaction has written after `snapshot` what this one
-    /// has read. `new_trees` count as written completely, because the writes of others to the old trees are
-    /// not recorded for them. No snapshot is older than the result of `oldest`.
+    /// has read. The trees in `new_trees` count as written completely, because the writes of other
+    /// transactions to the old trees are not recorded for the new ones. No snapshot is older than the result
+    /// of `oldest`.
     pub(crate) fn commit(
         &self,
         serial: Option<(&Serial, Lsn)>,
@@ -109,8 +110,8 @@ impl Recent {
         Ok(lsn)
     }
 
-    /// Returns an error if another transaction has written after `snapshot` what this one has read. Used for
-    /// a transaction whose changes are not in the log. Its locks keep its changes in order with those of
+    /// Returns an error if another transaction has written after `snapshot` what this one has read. The
+    /// transaction is one whose changes are not in the log. Its locks keep its changes in order with those of
     /// others.
     pub(crate) fn check(&self, serial: &Serial, snapshot: Lsn) -> Result<()> {
         let reads = Frozen::of(&serial.reads.lock());
@@ -140,7 +141,7 @@ impl Recent {
 }
 
 impl Kept {
-    /// The number of the first commit that the snapshot does not see.
+    /// Returns the number of the first commit that the snapshot does not see.
     fn first_after(&self, snapshot: Lsn) -> Result<u64> {
         if self.cut > snapshot {
             return Err(Error::ReadWriteConflict);
@@ -148,7 +149,7 @@ impl Kept {
         Ok(self.forgotten + self.commits.partition_point(|(lsn, _)| *lsn <= snapshot) as u64)
     }
 
-    /// Some commits from this number on.
+    /// Returns some commits from this number on.
     fn some_from(&self, at: u64) -> Result<Vec<Arc<Frozen>>> {
         let skipped = at.checked_sub(self.forgotten).ok_or(Error::ReadWriteConflict)?;
         let next = self.commits.iter().skip(skipped as usize).take(CHECKED_AT_ONCE);
@@ -209,7 +210,7 @@ mod tests {
         assert!(!commit(9, Some(9), 15, 50), "what was at 20 is forgotten");
     }
 
-    /// Found earlier: during the comparison of a long transaction, others can commit, and no commit of theirs
+    /// During the comparison of a long transaction, other transactions can commit, and none of these commits
     /// is missed.
     #[test]
     fn commits_during_a_long_comparison_are_compared_as_well() {

@@ -39,7 +39,7 @@ pub enum LockStrength {
 }
 
 impl LockStrength {
-    /// Whether several transactions may have it at the same time.
+    /// Returns whether several transactions may have it at the same time.
     pub(crate) const fn is_shared(self) -> bool {
         matches!(self, Self::KeyShare | Self::Share)
     }
@@ -108,8 +108,8 @@ impl Shares {
         whole.into_iter().chain([&self.all])
     }
 
-    /// Another transaction whose share prevents a lock of this strength for `me`. Called under the latch of
-    /// the row's leaf, which also orders the counters.
+    /// Returns another transaction whose share prevents a lock of this strength for `me`. The caller has the
+    /// latch of the row's leaf, which also orders the counters.
     #[inline]
     pub(crate) fn in_the_way(
         &self,

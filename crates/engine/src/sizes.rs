@@ -37,9 +37,9 @@ impl Sizes {
         Ok(Sizes { page_bytes: pager.page_size() as u64, pages, by_owner, home, written })
     }
 
-    /// The stored size of an owner's pages. If the layout counts it, it is exact. Otherwise it is estimated:
-    /// the plain size, multiplied by the compression ratio of the pages that were written since the start.
-    /// Pages that are only in memory count with the ratio of the same owner.
+    /// Returns the stored size of an owner's pages. If the layout counts it, it is exact. Otherwise it is
+    /// estimated: the plain size, multiplied by the compression ratio of the pages that were written since
+    /// the start. Pages that are only in memory count with the ratio of the same owner.
     fn stored(&self, owner: u32) -> u64 {
         let plain = self.of_owner(owner);
         let home = self.home.as_ref().and_then(|home| home.get(&owner)).copied().filter(|bytes| *bytes > 0);
@@ -57,28 +57,29 @@ impl Sizes {
         self.by_owner.get(&owner).map_or(0, |pages| pages * self.page_bytes)
     }
 
-    /// The stored size of a table's rows, without its secondary indexes.
+    /// Returns the stored size of a table's rows, without its secondary indexes.
     pub fn table_bytes(&self, table: &TableDef) -> u64 {
         self.stored(table.place.owner)
     }
 
-    /// The stored size of a secondary index.
+    /// Returns the stored size of a secondary index.
     pub fn index_bytes(&self, index: &IndexDef) -> u64 {
         self.stored(index.place.owner)
     }
 
-    /// The size of a table with its indexes in plain pages.
+    /// Returns the size of a table with its indexes in plain pages.
     pub fn whole_table_bytes(&self, table: &TableDef) -> u64 {
         table.owners().map(|owner| self.of_owner(owner)).sum()
     }
 
-    /// The size of the database: rows, indexes, catalog, and old versions that a transaction may still need.
+    /// Returns the size of the database: rows, indexes, catalog, and old versions that a transaction may
+    /// still need.
     pub fn database_bytes(&self) -> u64 {
         self.pages * self.page_bytes
     }
 }
 
-/// How tables are stored with their indexes, and how much space that saves.
+/// How tables are stored with their indexes, and how much space this saves.
 #[derive(Clone, Debug)]
 pub struct Savings {
     default: Compression,
@@ -93,20 +94,20 @@ impl Savings {
         Ok(Savings { default: pager.default_compression(), home_bytes, written })
     }
 
-    /// How the table's pages are stored when they are written.
+    /// Returns how the table's pages are stored when they are written.
     pub fn compression(&self, table: &TableDef) -> Compression {
         table.storage.compression.unwrap_or(self.default)
     }
 
-    /// The number of bytes that the table's pages take in the data file. `None` means that each page has a
-    /// fixed position and its full length.
+    /// Returns the number of bytes that the table's pages take in the data file. `None` means that each page
+    /// has a fixed position and its full length.
     pub fn home_bytes(&self, table: &TableDef) -> Option<u64> {
         // In a tablespace pages are in place.
         let by_owner = self.home_bytes.as_ref().filter(|_| table.storage.tablespace.is_none())?;
         Some(table.owners().filter_map(|owner| by_owner.get(&owner)).sum())
     }
 
-    /// The table's pages that were written with compression since the database was opened.
+    /// Returns the table's pages that were written with compression since the database was opened.
     pub fn written(&self, table: &TableDef) -> StoredPages {
         let mut sum = StoredPages::default();
         for one in table.owners().filter_map(|owner| self.written.get(&owner)) {

@@ -54,7 +54,7 @@ pub(crate) struct RunFile {
 }
 
 impl RunFile {
-    /// A new file.
+    /// Returns a new file.
     pub(crate) fn create(directory: &Arc<dyn Directory>) -> Result<Self> {
         let name = format!("{PREFIX}{}", FILES.fetch_add(1, Ordering::Relaxed));
         let file = directory.open(&name, OpenHow::new_file(Space::Temporary)).map_err(PagerError::from)?;
@@ -107,7 +107,7 @@ impl Arena {
         self.slots.is_empty()
     }
 
-    /// The memory in use.
+    /// Returns the memory in use.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.slots.len() * PAIR_BYTES
     }
@@ -118,7 +118,7 @@ impl Arena {
         self.slots.clear();
     }
 
-    /// Removes the pairs after the first `count`. Not allowed after a sort.
+    /// Removes the pairs after the first `count`. This is not allowed after a sort.
     pub(crate) fn truncate(&mut self, count: usize) {
         if let Some(slot) = self.slots.get(count) {
             self.bytes.truncate(slot.at as usize);
@@ -138,7 +138,7 @@ impl Arena {
         self.slots.sort_unstable_by(|a, b| a.next.cmp(&b.next).then_with(|| a.key(bytes).cmp(b.key(bytes))));
     }
 
-    /// The number of bytes with which all keys begin.
+    /// Returns the number of bytes with which all keys begin.
     fn common_bytes(&self) -> usize {
         let Some((first, others)) = self.slots.split_first() else { return 0 };
         let first = first.key(&self.bytes);
@@ -151,13 +151,13 @@ impl Arena {
         })
     }
 
-    /// Key and value of the pair at this position of the order.
+    /// Returns the key and value of the pair at this position of the order.
     pub(crate) fn pair(&self, n: usize) -> Option<(&[u8], &[u8])> {
         self.slots.get(n).map(|slot| (slot.key(&self.bytes), slot.value(&self.bytes)))
     }
 }
 
-/// The first bytes of a key as a number in the same order.
+/// Returns the first bytes of a key as a number in the same order.
 fn number(key: &[u8]) -> u64 {
     let mut head = [0; 8];
     let known = key.len().min(head.len());
@@ -181,7 +181,7 @@ pub(crate) struct Sorter {
     budget_bytes: usize,
     pairs: Arena,
     file: Option<RunFile>,
-    /// Begin and end of each run in the file.
+    /// The begin and the end of each run in the file.
     runs: Vec<(u64, u64)>,
 }
 
@@ -368,7 +368,7 @@ pub(crate) struct Sorted {
 }
 
 impl Sorted {
-    /// The next pair.
+    /// Returns the next pair.
     pub(crate) fn next(&mut self) -> Result<Option<Pair>> {
         if let Some(pair) = self.ahead.take() {
             return Ok(Some(pair));
@@ -383,7 +383,7 @@ impl Sorted {
         }
     }
 
-    /// The next pair if it has this key.
+    /// Returns the next pair if it has this key.
     pub(crate) fn next_if_key(&mut self, key: &[u8]) -> Result<Option<Pair>> {
         let next = self.next()?;
         match next {

@@ -10,7 +10,7 @@
 //! 2. The file is removed with the spool. After a crash the next start removes it.
 //! 3. The file's bytes count against the caller's quota until the spool is dropped.
 //!
-//! This module knows nothing about the content of a row.
+//! This module does not know the content of a row.
 
 use std::sync::Arc;
 
@@ -78,12 +78,12 @@ impl Spool {
         }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> u64 {
         self.rows
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
@@ -120,7 +120,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The n-th row, from 0; `None` after the last row. Reading forward needs no search.
+    /// Returns the n-th row, counted from 0, or `None` after the last row. Reading forward needs no search.
     pub fn get(&mut self, n: u64) -> Result<Option<&[u8]>> {
         if n >= self.rows {
             return Ok(None);
@@ -161,7 +161,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The bytes from `place` on, as far as they are in the same block or in memory.
+    /// Returns the bytes from `place` on, as far as they are in the same block or in memory.
     fn bytes_at(&mut self, place: u64) -> Result<&[u8]> {
         if let Some(at) = place.checked_sub(self.written) {
             return Ok(self.tail.get(at as usize..).unwrap_or_default());

@@ -75,7 +75,7 @@ pub(crate) struct StatusTable {
 }
 
 impl StatusTable {
-    /// A table in which all ids below `next` are old.
+    /// Returns a table in which all ids below `next` are old.
     pub(crate) fn new(next: TxnId) -> Self {
         let entry = |_| Entry {
             tag: AtomicU64::new(0),
@@ -92,13 +92,14 @@ impl StatusTable {
         }
     }
 
-    /// The changes of all transactions with ids below this are visible to every snapshot, or undone.
+    /// Returns the floor. The changes of all transactions with ids below it are visible to every snapshot, or
+    /// undone.
     #[inline]
     pub(crate) fn floor(&self) -> TxnId {
         TxnId::new(self.floor.load(Ordering::Acquire))
     }
 
-    /// The next id.
+    /// Returns the next id.
     #[cfg(test)]
     fn next(&self) -> TxnId {
         TxnId::new(self.issue.lock().next)
@@ -130,7 +131,7 @@ impl StatusTable {
         }
     }
 
-    /// The state of an id that was at or above the floor when the caller read the floor.
+    /// Returns the state of an id that was at or above the floor when the caller read the floor.
     #[inline]
     pub(crate) fn get(&self, id: TxnId) -> Status {
         match self.ring_get(id) {
@@ -139,13 +140,14 @@ impl StatusTable {
         }
     }
 
-    /// Called inside the log's append section of the commit record.
+    /// Records that the transaction is committed at `lsn`. The caller is in the append section of the commit
+    /// record.
     pub(crate) fn set_committed(&self, id: TxnId, lsn: Lsn) {
         assert!(lsn.get() != ACTIVE && lsn.get() != ABORTED, "commit at LSN {lsn}");
         self.set(id, lsn.get());
     }
 
-    /// Called when all changes are undone.
+    /// Records that the transaction is aborted. All its changes are undone.
     pub(crate) fn set_aborted(&self, id: TxnId) {
         self.set(id, ABORTED);
     }
@@ -155,7 +157,8 @@ impl StatusTable {
         while self.advance_some(oldest_snapshot) == FLOOR_STEP {}
     }
 
-    /// Raises the floor by one step, because commits wait for the mutex.
+    /// Raises the floor by one step and not more, because commits wait for the mutex. Returns the number of
+    /// ids by which it was raised.
     fn advance_some(&self, oldest_snapshot: Lsn) -> u64 {
         let mut issue = self.issue.lock();
         let start = self.past_recovered(&issue, oldest_snapshot);
@@ -171,8 +174,8 @@ impl StatusTable {
         floor - start
     }
 
-    /// The floor, raised past the ids from before the start, up to the oldest loser that is not undone. The
-    /// ids between losers have no states, and there may be very many of them.
+    /// Returns the floor, raised past the ids from before the start, up to the oldest loser that is not
+    /// undone. The ids between losers have no states, and there may be very many of them.
     fn past_recovered(&self, issue: &Issue, oldest_snapshot: Lsn) -> u64 {
         let floor = self.floor.load(Ordering::Relaxed);
         if floor >= self.first {
@@ -305,7 +308,7 @@ mod tests {
         assert_eq!(table.get(second), Status::Forgotten);
     }
 
-    /// Found by the fuzz target `opening`: the floor was raised one by one through all ids since the oldest
+    /// The fuzz target `opening` found that the floor was raised one by one through all ids since the oldest
     /// loser. That did not end if a damaged root page with a right checksum had a very large id.
     #[test]
     fn the_floor_steps_over_ids_from_before_the_start() {

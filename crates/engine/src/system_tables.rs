@@ -115,7 +115,7 @@ fn system_def(which: usize, place: TreeAddress) -> TableDef {
     }
 }
 
-/// A catalog with only the system tables.
+/// Returns a catalog with only the system tables.
 pub(crate) fn bare(core: &Core, places: &[TreeAddress]) -> Catalog {
     let open = |(which, place): (usize, &TreeAddress)| core.open_table(system_def(which, *place));
     let mut catalog = Catalog::predefined();
@@ -191,7 +191,7 @@ pub(crate) fn exchange_object(cx: &mut Context, id: u32, old: &Definition, new: 
     }
 }
 
-/// Whether a definition is stored.
+/// Returns whether a definition is stored.
 pub(crate) fn has_object(cx: &mut Context, id: u32) -> Result<bool> {
     let seen =
         on_newest(cx, OBJECTS, |cx, objects| objects.modify_row(cx, &id_key(id), &mut |_| Ok(Change::Skip)))?;
@@ -203,9 +203,10 @@ pub(crate) fn remove_object(cx: &mut Context, id: u32) -> Result<()> {
     change(cx, OBJECTS, &id_key(id), |_| Ok(Change::Delete))
 }
 
-/// The text for a schema in the table of names. In `postgres` it is the schema's name, as it was before there
-/// were several databases. In another database it is the database's number and the schema's name, each after
-/// a NUL, which no name has. Objects that all databases share have the same text in all of them.
+/// Returns the text for a schema in the table of names. In the database `postgres` it is the schema's name,
+/// as it was before there were several databases. In another database it is the database's number and the
+/// schema's name, each after a NUL, which no name has. Objects that all databases share have the same text in
+/// all databases.
 fn listed<'s>(cx: &Context, schema: &'s str) -> Cow<'s, str> {
     match cx.database {
         POSTGRES => schema.into(),
@@ -268,7 +269,7 @@ pub(crate) fn remove_sequence(cx: &mut Context, id: u32) -> Result<()> {
     change(cx, SEQUENCES, &id_key(id), |_| Ok(Change::Delete))
 }
 
-/// The row of a sequence.
+/// Returns the row of a sequence.
 pub(crate) fn stored_sequence(core: &Core, id: u32) -> Result<Option<StoredSequence>> {
     let catalog = core.catalog.current();
     store(catalog.system(), SEQUENCES).peek(core, &id_key(id), |row| match (row.get(1), row.get(2)) {
@@ -313,7 +314,7 @@ pub(crate) fn load(cx: &mut Context, mut catalog: Catalog) -> Result<Catalog> {
     Ok(catalog)
 }
 
-/// The change of the catalog that adds a definition.
+/// Returns the change of the catalog that adds a definition.
 pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
     match definition {
         Definition::Schema(def) => ObjectChange::Schema(def.id, Some(Arc::new(def))),

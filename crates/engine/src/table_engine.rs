@@ -7,7 +7,7 @@
 //!    on the same data.
 //! 3. An operation that fails has changed nothing.
 //!
-//! This module knows nothing about catalogs and locks on tables (the transaction holds one).
+//! This module does not know catalogs or locks on tables (the transaction holds one).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::types::Datum;
 
 /// A way to store tables.
 pub trait TableEngine: Send + Sync {
-    /// The name after `USING`.
+    /// Returns the name after `USING`.
     fn name(&self) -> &'static str;
 
     /// Opens the store of a table.
@@ -80,8 +80,8 @@ pub trait TableStore: Any + Send + Sync {
     /// the end of the statement may be delayed until `end_deletes`.
     fn begin_deletes(&self, _cx: &mut Context) {}
 
-    /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`: those that
-    /// can be reached together and need no waiting. There may be none.
+    /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`. It deletes
+    /// the rows that can be reached together and need no waiting, perhaps none.
     fn delete_run(
         &self,
         _cx: &mut Context,

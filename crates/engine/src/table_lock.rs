@@ -24,7 +24,8 @@ use crate::modes::LockMode;
 use crate::registry::Registry;
 use crate::waits::{Got, HeldRow, Patience, Waits, Wish};
 
-/// A bit in the wish of waiters that only wait for the end of a transaction, so that each of them is woken.
+/// A bit in the `want` of waiters that only wait for the end of a transaction. It makes the `want` of each of
+/// them different, so each of them is woken.
 const OWN_WISH: u64 = 1 << 63;
 
 /// The lock of one table.

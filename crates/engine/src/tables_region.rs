@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. A database with such tables does not open without their region.
 //!
-//! This module knows nothing about the stores in the region.
+//! This module does not know the stores in the region.
 
 use std::collections::HashSet;
 
@@ -21,8 +21,8 @@ use crate::error::Result;
 use crate::paged::PAGED;
 use crate::partitions::StoredTable;
 
-/// Called before a database is opened. Records in the file of tables that its contents are valid. The pager
-/// will then record that the database is in use, and the catalog is not known yet.
+/// Records in the file of tables that its contents are valid. The caller does this before the database is
+/// opened, because the pager will then record that the database is in use, when the catalog is not known yet.
 pub(crate) fn prepare(memory: Option<&MemoryTables>, config: &PagerConfig) -> Result<()> {
     let Some(memory) = memory else { return Ok(()) };
     let stored = Control::open(&*config.control)?.map(|control| control.get());
@@ -32,12 +32,12 @@ pub(crate) fn prepare(memory: Option<&MemoryTables>, config: &PagerConfig) -> Re
     }
 }
 
-/// One of the tables in the region, if there is any.
+/// Returns one of the tables in the region, if there is any.
 fn table_in(catalog: &Catalog) -> Option<&TableDef> {
     catalog.all_tables().map(|def| &**def).find(|def| def.engine != PAGED)
 }
 
-/// The addresses of the tables in the region that the catalog names.
+/// Returns the addresses of the tables in the region that the catalog names.
 fn stored_tables(catalog: &Catalog) -> HashSet<StoredTable> {
     catalog.all_tables().flat_map(|def| def.stored_tables()).collect()
 }
@@ -45,7 +45,7 @@ fn stored_tables(catalog: &Catalog) -> HashSet<StoredTable> {
 /// Opens the configured region. If it is refused, a database that was shut down cleanly is shut down cleanly
 /// again.
 ///
-/// Errors: the region does not belong to the database ([`TablesFileError`]).
+/// Fails with [`TablesFileError`] if the region does not belong to the database.
 pub(crate) fn open(core: &Core, memory: Option<&MemoryTables>) -> Result<()> {
     let region = match find(core, memory) {
         Ok(region) => region,

@@ -4,7 +4,7 @@
 //! 1. A tablespace is made and dropped outside of transactions. The change is durable when the call returns.
 //! 2. Only a tablespace without tables and indexes is dropped.
 //!
-//! This module does not know names of SQL, nor which roles may make tablespaces.
+//! This module does not know names of SQL, or which roles may make tablespaces.
 
 use varve_device::reached;
 use varve_pager::{BadLocation, NewTablespace, PagerError, SpaceId, Tablespace};
@@ -16,7 +16,7 @@ use crate::purge;
 use crate::transaction::Transaction;
 
 impl Database {
-    /// All tablespaces.
+    /// Returns all tablespaces.
     pub fn tablespaces(&self) -> Vec<Tablespace> {
         self.pager().tablespaces()
     }

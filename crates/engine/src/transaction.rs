@@ -6,7 +6,7 @@
 //! 3. Dropping a transaction rolls it back.
 //! 4. The calls of a transaction come from one thread, or `hand_over` is between those of two threads.
 //!
-//! This module knows nothing about SQL, implicit transactions and sessions.
+//! This module does not know SQL, implicit transactions or sessions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -40,7 +40,7 @@ pub struct SavepointId(u64);
 /// The part of a table that a caller will use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Any row, also through readers.
+    /// Any row, also by readers.
     Whole,
     /// Rows that calls of the transaction name.
     Rows,
@@ -82,7 +82,7 @@ pub struct Transaction {
     own: Option<(Arc<Catalog>, Arc<Catalog>)>,
     /// The version of the committed catalog to which the running statement is bound.
     pub(crate) bound: Option<u64>,
-    /// Shared with the readers of the running statement, if there were any.
+    /// A reference that the readers of the running statement share, if there were any.
     pub(crate) readers: Option<Arc<()>>,
     is_over: bool,
 }
@@ -108,27 +108,27 @@ impl Transaction {
         }
     }
 
-    /// The pager.
+    /// Returns the pager.
     pub fn pager(&self) -> &Pager {
         self.cx.pager()
     }
 
-    /// The database whose names the transaction uses.
+    /// Returns the database whose names the transaction uses.
     pub fn database_id(&self) -> ObjectId {
         self.cx.database
     }
 
-    /// The isolation level.
+    /// Returns the isolation level.
     pub fn isolation(&self) -> Isolation {
         self.cx.isolation
     }
 
-    /// Whether a statement was begun. LOCK TABLE and savepoints do not count as statements.
+    /// Returns whether a statement was begun. LOCK TABLE and savepoints do not count as statements.
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Changes the isolation level. Allowed only before the first statement.
+    /// Changes the isolation level. This is allowed only before the first statement.
     pub fn set_isolation(&mut self, isolation: Isolation) {
         self.cx.set_isolation(isolation);
     }
@@ -138,13 +138,14 @@ impl Transaction {
         self.cx.cancel = cancel;
     }
 
-    /// Overrides the lock time-out; `None` means no limit.
+    /// Overrides the lock time-out. `None` means no limit.
     pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
         self.cx.timeout = timeout;
     }
 
-    /// What the running statement does, from now on, at partitions that another transaction holds, when it
-    /// opens tables for locks of rows (`LockMode::RowShare`). A new statement waits.
+    /// Sets what the running statement does, from now on, if it opens a table for locks of rows
+    /// (`LockMode::RowShare`) and another transaction has locked a partition of the table. A new statement
+    /// waits again.
     pub fn set_when_held(&mut self, when_held: WhenHeld) {
         self.cx.when_held = when_held;
     }
@@ -224,7 +225,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// As `rollback_to`, but keeps the locks, for a statement that is repeated.
+    /// Does the same as `rollback_to`, but keeps the locks, for a statement that is repeated.
     pub fn start_over(&mut self, savepoint: SavepointId) -> Result<()> {
         self.assert_no_readers();
         let at = self.savepoint_at(savepoint)?;
@@ -264,7 +265,7 @@ impl Transaction {
         outcome
     }
 
-    /// The present point.
+    /// Returns the present point.
     pub(crate) fn undo_point(&self) -> UndoPoint {
         let stores = if self.cx.stores.is_some() { self.cx.store_marks() } else { StoreMarks::default() };
         UndoPoint { records: self.cx.record_count, stores }
@@ -351,9 +352,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Rolls back. If a device is full, the rest is undone in the background when there is space. The changes
-    /// are never visible. Until then the rows stay locked, and also the tables whose definitions the
-    /// transaction has changed, and DDL waits for it.
+    /// Rolls back. If a device is full, the rest is undone in the background when there is space. Until then
+    /// the rows stay locked, and so do the tables whose definitions the transaction has changed, and DDL
+    /// waits. The changes are never visible.
     pub fn rollback(mut self) -> Result<()> {
         let outcome = self.undo_all();
         self.finish();
@@ -373,8 +374,8 @@ impl Transaction {
         self.undo_to(&start).and_then(|()| self.cx.end_identity())
     }
 
-    /// Ends the transaction. If its rollback failed, it keeps its locks, and the background thread tries
-    /// again.
+    /// Ends the transaction. If the rollback failed, the transaction keeps its locks, and the background
+    /// thread tries again.
     fn finish(&mut self) {
         self.assert_no_readers();
         if !std::mem::replace(&mut self.is_over, true) {
@@ -386,12 +387,13 @@ impl Transaction {
         }
     }
 
-    /// Whether the transaction has written anything.
+    /// Returns whether the transaction has written anything.
     pub fn has_written(&self) -> bool {
         self.cx.record_count > 0 || self.cx.stores.as_ref().is_some_and(|work| !work.open.is_empty())
     }
 
-    /// The catalog as this transaction sees it: the newest committed one with its own DDL.
+    /// Returns the catalog as this transaction sees it: the newest committed catalog with the transaction's
+    /// own DDL.
     pub fn catalog(&mut self) -> Arc<Catalog> {
         let current = self.cx.core.catalog.current_of(self.cx.database);
         if self.changes.is_empty() {
@@ -408,19 +410,20 @@ impl Transaction {
         own
     }
 
-    /// The version of `catalog`, without building that catalog.
+    /// Returns the version of `catalog`, without building that catalog.
     #[inline]
     pub fn catalog_version(&mut self) -> u64 {
         if self.changes.is_empty() { self.cx.core.catalog.version() } else { self.catalog().version() }
     }
 
-    /// The tables, views, sequences and schemas that this transaction has made and not undone, in that order.
+    /// Returns the tables, views, sequences and schemas that this transaction has made and not undone, in
+    /// that order.
     pub fn made(&self) -> impl ExactSizeIterator<Item = ObjectId> + '_ {
         self.made.iter().map(|(_, id)| *id)
     }
 
-    /// Whether the rows of the table are in a tree that this transaction has made since its last savepoint,
-    /// because it has created, truncated or rewritten the table.
+    /// Returns whether the rows of the table are in a tree that this transaction has made since its last
+    /// savepoint, because it has created, truncated or rewritten the table.
     pub fn has_new_tree(&self, table: &TableDef) -> bool {
         let mark = self.savepoints.last().map_or(0, |mark| mark.point.records);
         let before = self.changes.iter().rev().find_map(|(at, change)| match change {
@@ -460,14 +463,16 @@ impl Transaction {
         self.table_for(def, LockMode::RowExclusive)
     }
 
-    /// As `table`, with one of the first three modes: for reading rows, locking them, or changing them.
+    /// Does the same as `table`, but with one of the first three modes: for reading rows, locking them, or
+    /// changing them.
     #[inline]
     pub fn table_for(&mut self, def: &TableDef, mode: LockMode) -> Result<Arc<Table>> {
         self.open_table(def, mode, Extent::Whole)
     }
 
-    /// As `table_for`. If a table is spread over partitions, each partition is locked only when a call of
-    /// this transaction first reads or changes a row there. The caller makes no reader of the table.
+    /// Does the same as `table_for`, with one difference. If a table is spread over partitions, each
+    /// partition is locked only when a call of this transaction first reads or changes a row there. The
+    /// caller makes no reader of the table.
     #[inline]
     pub fn table_by_rows(&mut self, def: &TableDef, mode: LockMode) -> Result<Arc<Table>> {
         self.open_table(def, mode, Extent::Rows)
@@ -504,7 +509,7 @@ impl Transaction {
 
     /// Locks the partitions that have rows of a table.
     fn reach_stored(&mut self, table: &Table, mode: LockMode, extent: Extent) -> Result<()> {
-        // The partitions of a table in several ones may be locked later, or were locked before.
+        // If a table is in several partitions, they may be locked later, or were locked before.
         let tables = match extent {
             Extent::Rows if table.stored.len() > 1 => &[][..],
             _ => &table.stored,
@@ -520,13 +525,13 @@ impl Transaction {
         self.locked.iter().any(|(id, has)| *id == table && *has >= mode)
     }
 
-    /// Whether this is the table in the transaction's own catalog.
+    /// Returns whether this is the table in the transaction's own catalog.
     fn is_own(&mut self, table: &Arc<Table>) -> bool {
         let catalog = self.catalog();
         catalog.open_table(table.def().id).is_some_and(|own| Arc::ptr_eq(own, table))
     }
 
-    /// The visible row with this primary key.
+    /// Passes the visible row with this primary key to `found`. Returns false if there is none.
     #[inline]
     pub fn get(&mut self, table: &Table, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool> {
         table.store.get(&mut self.cx, key, found)
@@ -544,13 +549,13 @@ impl Transaction {
         table.store.get_by_unique(&mut self.cx, index, key, found)
     }
 
-    /// The visible rows within bounds, in order, until the closure breaks.
+    /// Passes the visible rows within bounds to the closure, in order, until the closure breaks.
     pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
         table.store.scan(&mut self.cx, spec, on_row)
     }
 
-    /// The position in `index` of the row at which the closure ended the last scan. A scan continues after
-    /// this row if its lower bound excludes the position.
+    /// Returns the position in `index` of the row at which the closure ended the last scan. A scan continues
+    /// after this row if its lower bound excludes the position.
     pub fn place(&self, index: ScanIndex) -> &[u8] {
         self.cx.place(index)
     }
@@ -641,7 +646,7 @@ impl Transaction {
         self.cx.wait_at_commit(drawer.durable_by());
     }
 
-    /// The state of a sequence.
+    /// Returns the state of a sequence.
     pub fn sequence_state(&mut self, sequence: SequenceId) -> Result<SequenceState> {
         let def = self.sequence(sequence)?;
         let range = self.cx.core.catalog.range_of(&def);

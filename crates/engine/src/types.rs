@@ -6,7 +6,7 @@
 //! 2. The order `Datum::order` equals the order of encoded keys (`key.rs`). NULL sorts last, text sorts by
 //!    bytes ("C" collation), NaN is above every number.
 //!
-//! This module knows nothing about SQL text, type names, object identifiers and casts.
+//! This module does not know SQL text, type names, object identifiers or casts.
 
 use std::cmp::Ordering;
 
@@ -79,7 +79,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// The type with all digits.
+    /// Returns the type with all digits.
     pub const fn unrounded(self) -> ColumnType {
         match self {
             Self::Timestamp => ColumnType::Timestamp,
@@ -91,7 +91,7 @@ impl Moment {
 }
 
 impl ColumnType {
-    /// The number of bytes of a value in a row, if it is the same for all values of the type.
+    /// Returns the number of bytes of a value in a row, if it is the same for all values of the type.
     pub const fn fixed_width_bytes(self) -> Option<usize> {
         match self {
             Self::Bool => Some(1),
@@ -107,7 +107,7 @@ impl ColumnType {
         }
     }
 
-    /// Whether a datum can be stored in a column of this type without conversion.
+    /// Returns whether a datum can be stored in a column of this type without conversion.
     pub fn holds(self, datum: &Datum<'_>) -> bool {
         match (self, datum) {
             (Self::Rounded(moment, _), _) => return moment.unrounded().holds(datum),
@@ -216,7 +216,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The same value, borrowed.
+    /// Returns the same value, borrowed.
     pub fn as_datum(&self) -> Datum<'_> {
         match self {
             Self::Null => Datum::Null,
@@ -239,14 +239,14 @@ impl Value {
         }
     }
 
-    /// Whether this is NULL.
+    /// Returns whether this is NULL.
     pub const fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 }
 
 impl Datum<'_> {
-    /// The same value, owned.
+    /// Returns the same value, owned.
     pub fn to_value(&self) -> Value {
         match *self {
             Self::Null => Value::Null,
@@ -269,12 +269,12 @@ impl Datum<'_> {
         }
     }
 
-    /// Whether this is NULL.
+    /// Returns whether this is NULL.
     pub const fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// The integer of any of the three widths.
+    /// Returns the integer of any of the three widths.
     pub const fn as_integer(&self) -> Option<i64> {
         match *self {
             Self::Int2(v) => Some(v as i64),
@@ -284,8 +284,9 @@ impl Datum<'_> {
         }
     }
 
-    /// Total order of two values of one type. Integers of different widths compare by value. NULL is last,
-    /// and equal to itself. Panics if the types differ, because the planner must convert both sides.
+    /// Returns the order of two values of one type, which is a total order. Integers of different widths
+    /// compare by value. NULL is last, and equal to itself. Panics if the types differ, because the planner
+    /// must convert both sides.
     pub fn order(&self, other: &Self) -> Ordering {
         if let (Some(a), Some(b)) = (self.as_integer(), other.as_integer()) {
             return a.cmp(&b);
@@ -313,8 +314,8 @@ impl Datum<'_> {
     }
 }
 
-/// PostgreSQL's order of double precision: NaN equals itself and is above all other values, and the two zeros
-/// are equal.
+/// Compares two values in PostgreSQL's order of double precision: NaN equals itself and is above all other
+/// values, and the two zeros are equal.
 pub fn order_floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }

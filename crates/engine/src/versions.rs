@@ -31,13 +31,13 @@ pub(crate) const FLAG_VACATED: u8 = 0x08;
 /// the row's keys has to wait, too.
 pub(crate) const FLAG_KEY: u8 = 0x10;
 
-/// A version of a row, from a leaf entry or a before-image.
+/// A version of a row, from a leaf entry or an undo record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Version {
     pub(crate) stamp: Stamp,
     pub(crate) payload: Vec<u8>,
-    /// Set if the payload is an overflow pointer and purge has begun to free its chain. No snapshot sees this
-    /// version, and its row cannot be read.
+    /// Whether the payload is an overflow pointer and purge has begun to free its chain. No snapshot sees
+    /// this version, and its row cannot be read.
     pub(crate) is_cut: bool,
 }
 

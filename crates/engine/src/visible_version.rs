@@ -5,7 +5,7 @@
 //! 2. If a reader meets the same unusable version of a row again and again, it returns an error. It never
 //!    skips the row.
 //!
-//! This module knows nothing about trees.
+//! This module does not know trees.
 
 use std::thread;
 
@@ -20,8 +20,8 @@ const SAME_STAMP_MAX: u32 = 100;
 /// The number of times that an undo page may be unreadable while the row is unchanged.
 const UNREADABLE_MAX: u32 = 2;
 
-/// As [`Version::step_back`], for a caller that has prevented a rollback of the row since it was read.
-/// Returns false if no snapshot sees an older version.
+/// Does the same as [`Version::step_back`] for a caller that has prevented a rollback of the row since the
+/// row was read. Returns false if no snapshot sees an older version.
 pub(crate) fn step_back_kept(version: &mut Version, core: &Core, tree: u32, key: &[u8]) -> Result<bool> {
     let step = version.step_back(&core.pager, tree, key);
     match step {
@@ -84,9 +84,10 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Called when the version with this stamp is stale or, with `cause`, could not be followed. If the same
-    /// stamp comes again and again, the result is an error. (Once or twice is possible, if the row's
-    /// transaction changes it, rolls back to a savepoint, and changes it again.)
+    /// Returns an error if the caller must not read the row again. The version with this stamp is stale or,
+    /// with `cause`, could not be followed. If the same stamp comes again and again, the result is an error.
+    /// (Once or twice is possible, if the row's transaction changes it, rolls back to a savepoint, and
+    /// changes it again.)
     pub(crate) fn again(
         &mut self,
         core: &Core,

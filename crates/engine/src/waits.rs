@@ -10,10 +10,10 @@
 //! 3. When a transaction ends, it wakes one waiter for each row: the waiter with the lowest ticket. The other
 //!    waiters for this row move to the queue of the woken waiter. The woken waiter may find that it has to
 //!    wait for the row again, for a third transaction. Then the others move on to the queue of the third
-//!    transaction. If this is one of them, it is woken.
+//!    transaction. If one of them is itself the third transaction, it is woken.
 //! 4. When a transaction is granted a lock with a queue, it leaves the graph at once, before it wakes.
 //!
-//! This module knows nothing about rows. A caller checks the row again after every wake-up.
+//! This module does not know rows. A caller checks the row again after every wake-up.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) struct Patience<'a> {
 }
 
 impl Patience<'_> {
-    /// The limits after a wait has begun. Another wait for the same thing then has the same deadline.
+    /// Returns the limits after a wait has begun. Another wait for the same thing then has the same deadline.
     pub(crate) fn begun(self) -> Self {
         let deadline = self.deadline.or_else(|| self.timeout.map(|t| Instant::now() + t));
         Self { deadline, ..self }
@@ -75,7 +75,7 @@ impl Patience<'_> {
     }
 }
 
-/// A row, a key or another thing that a transaction holds and another one wants.
+/// A row, a key or another thing that one transaction holds and another one wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldRow {
     pub(crate) by: Owner,
@@ -245,7 +245,7 @@ impl Waits {
         })
     }
 
-    /// The number of locks with a queue that a transaction has.
+    /// Returns the number of locks with a queue that a transaction has.
     pub(crate) fn held_by(&self, registry: &Registry, owner: Owner) -> usize {
         match registry.place(owner.slot).has_locks.load(Ordering::SeqCst) {
             true => self.state.lock().locks.held_by(owner),
@@ -261,18 +261,18 @@ impl Waits {
         });
     }
 
-    /// The number of releases by transactions that continue. A waiter reads this counter before it checks
-    /// what a transaction holds.
+    /// Returns the number of releases by transactions that continue. A waiter reads this counter before it
+    /// checks what a transaction holds.
     pub(crate) fn releases(&self) -> u64 {
         self.releases.0.load(Ordering::SeqCst)
     }
 
-    /// A new party for a session.
+    /// Returns a new party for a session.
     pub(crate) fn new_party(&self) -> Party {
         Party::session(self.parties.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// A new ticket, which orders the waiters for the same row.
+    /// Returns a new ticket, which orders the waiters for the same row.
     pub(crate) fn ticket(&self) -> u64 {
         self.tickets.0.fetch_add(1, Ordering::Relaxed)
     }
@@ -283,8 +283,8 @@ impl Waits {
         self.wake(registry, owner);
     }
 
-    /// Wakes the waiters for `owner`. Called after `owner` has ended, and when it was woken for a row and did
-    /// not take the row.
+    /// Wakes the waiters for `owner`. The caller does this after `owner` has ended, and if `owner` was woken
+    /// for a row and did not take the row.
     pub(crate) fn wake(&self, registry: &Registry, owner: Owner) {
         let place = registry.place(owner.slot);
         let is_watched = place.take_watch();
@@ -475,7 +475,7 @@ impl State {
         }
     }
 
-    /// Called after a record was removed. Grants the locks that waiters for it can have now.
+    /// Grants the locks that waiters can have now, after a record was removed from the registry.
     fn grant_all(&mut self, registry: &Registry) {
         let tags = self.edges.values().filter_map(|edge| match edge.on {
             On::Queued { tag, .. } => Some(tag),

@@ -49,7 +49,8 @@ fn all_segments_together_are_compared_as_each_alone() {
         }
         mtr.commit();
         for checker in [&mut together, &mut alone] {
-            // One page of each segment is leaked, one is claimed by nobody's right.
+            // One page of each segment is leaked: nothing claims it. One page is claimed that was never
+            // allocated.
             checker.claim(ids[0], *owner);
             checker.claim(ids[1], *owner);
             checker.claim(page(100_000 + owner), *owner);

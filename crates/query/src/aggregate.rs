@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The state of a group can be written as bytes, and two states can be merged. So DataFusion can spill
 //!    groups to files and compute them in parts.
-//! 2. DataFusion is not told about DISTINCT. Instead, the state of a group stores the values that it has
+//! 2. DataFusion does not know about DISTINCT. Instead, the state of a group stores the values that it has
 //!    already counted. A merge of two states adds the values that only one of them has.
 
 use std::sync::Arc;
@@ -82,9 +82,9 @@ pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(Folding { name, fold, input, output, signature }))
 }
 
-/// What an aggregate function does.
+/// The work of an aggregate function.
 pub struct FoldTypes {
-    /// How it combines its values.
+    /// The way in which it combines its values.
     pub fold: Fold,
     /// The type of its values.
     pub input: Ty,
@@ -92,7 +92,7 @@ pub struct FoldTypes {
     pub output: Ty,
 }
 
-/// Returns what an aggregate function does. `None` if it is not one of `function`.
+/// Returns the work of an aggregate function, or `None` if `function` has not made it.
 pub fn folded_by(function: &AggregateUDF) -> Option<FoldTypes> {
     let Folding { fold, input, output, .. } = function.inner().downcast_ref::<Folding>()?;
     Some(FoldTypes { fold: *fold, input: *input, output: *output })
@@ -240,7 +240,7 @@ impl Folded {
         self.count += 1;
     }
 
-    /// Adds a value to an aggregate that keeps all its values. Error 54000 if the result would have a
+    /// Adds a value to an aggregate that keeps all its values. The error is 54000 if the result would have a
     /// gigabyte, and 53200 if the memory limit is reached.
     pub fn collect(&mut self, value: Datum<'_>, second: Datum<'_>, place: &[u8]) -> varve_sql::Result<()> {
         let Fold::Call { kind, distinct } = self.fold else { return Ok(()) };

@@ -40,7 +40,7 @@ pub struct Node {
     pub label: Option<String>,
     /// The nodes from which this node reads its rows.
     pub inner: Vec<Node>,
-    /// What the node is expected to cost and to return, if EXPLAIN shows it.
+    /// The expected cost and rows of the node, if EXPLAIN shows them.
     pub estimate: Option<Estimate>,
     tally: Option<Arc<Tally>>,
 }

@@ -1,7 +1,7 @@
 //! The plan node `Apply` has an outer and an inner plan. It runs the inner plan for each row of the outer
 //! plan, with values of that row.
 //!
-//! `Apply` is used for queries that cannot become a join: some subqueries in expressions, and some right
+//! `Apply` is for queries that cannot become a join. These are some subqueries in expressions, and some right
 //! sides of lateral joins.
 //!
 //! Invariants
@@ -51,19 +51,19 @@ const PAIRS: usize = 8192;
 /// The approximate limit for the memory of the cached answers, in bytes.
 const MEMO_BYTES_MAX: usize = 8 << 20;
 
-/// How the answer for an outer row is computed from its inner rows.
+/// The way in which the answer for an outer row is computed from its inner rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// True if there is an inner row.
+    /// The answer is true if there is an inner row.
     Exists,
-    /// The value of the only inner row. It has this type. The answer is NULL if there is no row, and error
-    /// 21000 if there are several rows.
+    /// The answer is the value of the only inner row, which has this type. It is NULL if there is no row.
+    /// Several rows are the error 21000.
     Only(Ty),
-    /// An array of the values of all inner rows. The values have this type.
+    /// The answer is an array of the values of all inner rows. The values have this type.
     List(Ty),
-    /// True if a value is true. NULL if no value is true, but one is NULL.
+    /// The answer is true if a value is true. It is NULL if no value is true, but one is NULL.
     Any,
-    /// True if all values are true. NULL if no value is false, but one is NULL.
+    /// The answer is true if all values are true. It is NULL if no value is false, but one is NULL.
     All,
     /// True if the given values are equal to an inner row. The inner rows are read only once. NULL if they are
     /// equal to no inner row, but could be if NULLs were values.
@@ -97,7 +97,7 @@ pub struct Inner {
     pub around: Arc<Around>,
     /// The types of the given values.
     pub given: Vec<Ty>,
-    /// How the answer is computed from the rows of the plan.
+    /// The way in which the answer is computed from the rows of the plan.
     pub answer: Answer,
     /// The types of the columns of the plan, for `Answer::In`.
     pub members: Vec<Ty>,
@@ -106,8 +106,8 @@ pub struct Inner {
     pub varies: bool,
     /// LIMIT and OFFSET, if they depend on the given values.
     pub window: Window,
-    /// An additional boolean follows the given values. If it is not true, the plan does not run, and the
-    /// answer is NULL.
+    /// Whether an additional boolean follows the given values. If this boolean is not true, the plan does not
+    /// run, and the answer is NULL.
     pub is_guarded: bool,
 }
 

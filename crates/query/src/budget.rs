@@ -13,7 +13,7 @@
 //! 2. Memory is reserved in steps of `STEP_BYTES`. An account below this size reserves nothing.
 //! 3. A dropped account returns its memory.
 //!
-//! What it does not know: which values are counted, and which errors a client sees.
+//! This module does not know which values are counted, or which errors a client sees.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -66,7 +66,7 @@ impl fmt::Debug for Account {
 }
 
 impl Account {
-    /// Counts bytes. Error 53200 if the pool has too little memory.
+    /// Counts bytes. The error is 53200 if the pool has too little memory.
     #[inline]
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
         self.bytes = self.bytes.saturating_add(bytes);
@@ -74,7 +74,7 @@ impl Account {
         if is_known { Ok(()) } else { self.reserve() }
     }
 
-    /// All bytes that are counted.
+    /// Returns all bytes that are counted.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -85,7 +85,7 @@ impl Account {
         self.reservation = None;
     }
 
-    /// The bytes that only this account counts.
+    /// Returns the bytes that only this account counts.
     fn own(&self) -> usize {
         self.bytes.saturating_sub(self.passed_on)
     }
@@ -118,8 +118,8 @@ pub fn datum_bytes(value: &Datum<'_>) -> usize {
     }
 }
 
-/// Checks that a text or bytea of `bytes` bytes may grow by `more` bytes. Returns error 54000 if it may not
-/// (PostgreSQL's `enlargeStringInfo`).
+/// Checks that a text or bytea of `bytes` bytes may grow by `more` bytes. Returns the error 54000 if it may
+/// not (PostgreSQL's `enlargeStringInfo`).
 pub fn check_text(bytes: usize, more: usize) -> Result<()> {
     if more < VALUE_BYTES_MAX.saturating_sub(bytes) {
         return Ok(());
@@ -128,7 +128,7 @@ pub fn check_text(bytes: usize, more: usize) -> Result<()> {
     Err(SqlError::new(SqlState::PROGRAM_LIMIT, "out of memory").with_detail(detail))
 }
 
-/// Checks the size of an array in bytes. Returns error 54000 if it is too large.
+/// Checks the size of an array in bytes. Returns the error 54000 if it is too large.
 pub fn check_array(bytes: usize) -> Result<()> {
     if bytes <= VALUE_BYTES_MAX {
         return Ok(());

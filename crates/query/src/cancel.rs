@@ -1,9 +1,9 @@
 //! Puts checks for cancel requests into the parts of a plan that can make many rows, or many pairs of rows,
 //! from few rows.
 //!
-//! Without checks of its own, DataFusion can be interrupted only at the leaves of a plan. A join may produce
-//! many batches from rows that it has already read, and the operator above may read all of them in one poll.
-//! A join that keeps few of its pairs may produce no batch for a long time.
+//! Without these checks, DataFusion can be interrupted only at the leaves of a plan. A join may produce many
+//! batches from rows that it has already read, and the operator above may read all of them in one poll. A
+//! join that keeps few of its pairs may produce no batch for a long time.
 //!
 //! Invariants
 //! 1. Above each join there is a node that checks for a cancel request at each batch.
@@ -83,7 +83,7 @@ fn looking(node: &Arc<dyn ExecutionPlan>, around: &Arc<Around>) -> Result<Option
         )?)));
     }
     if let Some(join) = node.downcast_ref::<SpillJoinPlan>() {
-        // It looks at each of its steps.
+        // Such a join checks for a cancel request at each of its steps.
         return Ok(Some(Arc::new(join.watched(around))));
     }
     Ok(node.is::<CrossJoinExec>().then(|| node.clone()))

@@ -19,7 +19,7 @@
 //!    intervals are not used, because their rules differ from PostgreSQL's.
 //! 2. For a type that `is_native`, Arrow's equality and order are PostgreSQL's ("C" collation).
 //!
-//! This module knows nothing about expressions.
+//! This module does not know expressions.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub fn data_type(ty: Ty) -> DataType {
     }
 }
 
-/// Returns whether Arrow compares values of the type as PostgreSQL does. It does not for numeric (1.0 and
+/// Returns whether Arrow compares values of the type as PostgreSQL does. It is false for numeric (1.0 and
 /// 1.00 are equal), double precision and real (0 and -0 are equal), interval (a month is 30 days), and
 /// arrays.
 pub fn is_native(ty: Ty) -> bool {

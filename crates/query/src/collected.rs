@@ -8,7 +8,7 @@
 //!    number. A merge orders the parts by these numbers, so the values keep the order in which they were
 //!    collected.
 //!
-//! What it does not know: which rows belong to a group, and DISTINCT.
+//! This module does not know which rows belong to a group, or DISTINCT.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ use crate::ordered_set::{self, Placed};
 /// The values of one group.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// For each row: the sort key, the value, and a second value. The second value is a delimiter, a
+    /// For each row, the sort key, the value, and a second value. The second value is a delimiter, a
     /// fraction, or the value of a JSON field.
     rows: Vec<Placed>,
     /// The parts of `rows`: the number of the part, and its first row.
@@ -34,7 +34,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Adds a value. Error 54000 if the result would have a gigabyte, and 53200 if memory is used up.
+    /// Adds a value. The error is 54000 if the result would have a gigabyte, and 53200 if memory is used up.
     pub fn push(
         &mut self,
         kind: AggKind,
@@ -73,7 +73,7 @@ impl Collected {
         self.whole_bytes
     }
 
-    /// Bytes of memory.
+    /// Returns the number of bytes of memory that the values take.
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
     }

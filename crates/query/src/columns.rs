@@ -13,7 +13,7 @@ pub fn column_ordinal(name: &str) -> Option<usize> {
     name.strip_prefix('c')?.parse().ok()
 }
 
-/// Types of a table's columns.
+/// Returns the types of a table's columns.
 pub fn column_types(table: &Table) -> Vec<Ty> {
     table.def().columns.iter().map(|c| Typed::of_column(c.column_type).ty).collect()
 }

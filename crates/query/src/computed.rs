@@ -36,7 +36,7 @@ pub struct Computed {
     arguments: Vec<Ty>,
     result: Ty,
     around: Arc<Around>,
-    /// If this is given, the expression has no value until the flag is true.
+    /// A flag. If it is given, the expression has no value until the flag is true.
     begun: Option<Arc<AtomicBool>>,
     signature: Signature,
     /// Whether the values of a batch may be computed column by column.
@@ -170,7 +170,7 @@ fn returned(array: ArrayRef, arguments: &[ColumnarValue]) -> Result<ColumnarValu
     datafusion::common::ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar)
 }
 
-/// A value as bytes that compare as the value does; NULL stays NULL.
+/// Makes bytes of a value. The bytes compare as the value does, and NULL stays NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct KeyOf {
     ty: Ty,
@@ -222,7 +222,7 @@ impl ScalarUDFImpl for KeyOf {
     }
 }
 
-/// Several values as bytes that are ordered as an ORDER BY of them orders rows.
+/// Makes bytes of several values. The order of the bytes is that of rows with ORDER BY these values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OrderOf {
     types: Vec<Ty>,

@@ -125,8 +125,8 @@ fn named(schema: &DFSchema, exprs: &[Logical]) -> HashMap<Column, Logical> {
     schema.columns().into_iter().zip(exprs.iter().map(|e| e.clone().unalias_nested().data)).collect()
 }
 
-/// A condition that is moved below a projection computes the expressions of the projection again. A condition
-/// on a volatile expression stays, because a second computation could return another value.
+/// Moves conditions below a projection. There a condition computes the expressions of the projection again. A
+/// condition on a volatile expression stays, because a second computation could return another value.
 fn below_projection(
     mut projection: Projection,
     conditions: Vec<Logical>,
@@ -184,8 +184,9 @@ fn into_scan(mut scan: TableScan, conditions: Vec<Logical>) -> Result<Transforme
     moved(LogicalPlan::TableScan(scan), stay, moves)
 }
 
-/// A plan node of Varve names the columns that it adds. A condition on these columns stays above the node. A
-/// condition without columns stays as well, because the node may return rows that do not come from its input.
+/// Moves conditions below a plan node of Varve, which names the columns that it adds. A condition on these
+/// columns stays above the node. A condition without columns stays there, too, because the node may return
+/// rows that do not come from its input.
 fn below_extension(extension: Extension, conditions: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
     let own = extension.node.prevent_predicate_push_down_columns();
     let inputs = extension.node.inputs();

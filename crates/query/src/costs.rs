@@ -4,7 +4,7 @@
 //! node, it is assumed to return as many rows as the node below it.
 //!
 //! This module does not know how costs are computed (`varve_sql::general::Rates`). The estimates are only
-//! shown: the plan is already chosen.
+//! shown, because the plan is already chosen.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -47,10 +47,10 @@ pub fn add(node: &mut Node, rates: &Rates) {
     Costs { rates, shared: HashMap::new() }.add(node);
 }
 
-/// What is known about a column: the scan that returns it, and its ordinal in the table.
+/// The origin of a column: the scan that returns it, and its ordinal in the table.
 type Origin = Option<(Rc<ScanFacts>, usize)>;
 
-/// What is known about a node.
+/// The known facts about a node.
 struct Known {
     estimate: Estimate,
     columns: Vec<Origin>,
@@ -151,7 +151,7 @@ impl Costs<'_> {
         Known { estimate, columns }
     }
 
-    /// Groups that a smart device computes. The cost is that of the host's scan.
+    /// Estimates groups that a smart device computes. The cost is that of the host's scan.
     fn smart_groups(&self, grouping: &SmartGrouping) -> Known {
         let scan = Scan { columns: grouping.keys().to_vec(), ..grouping.scan().scan().clone() };
         let mut known = self.scan(&scan);
@@ -162,7 +162,7 @@ impl Costs<'_> {
         known
     }
 
-    /// A node above one other node.
+    /// Estimates a node above one other node.
     fn above(&self, plan: &dyn ExecutionPlan, below: &Known) -> Known {
         let estimate = below.estimate;
         let same = |estimate| Known { estimate, columns: below.columns.clone() };
@@ -212,7 +212,7 @@ impl Costs<'_> {
         Known { estimate: self.rates.group(below.estimate, operators, groups), columns }
     }
 
-    /// Returns `None` if the node is no join.
+    /// Estimates a join. Returns `None` if the node is no join.
     fn join(&self, plan: &dyn ExecutionPlan, below: &[Known]) -> Option<Known> {
         let [left, right] = below else { return None };
         if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
@@ -246,7 +246,7 @@ impl Costs<'_> {
         None
     }
 
-    /// All pairs of the rows of two nodes, of which the inner one is kept in memory.
+    /// Estimates all pairs of the rows of two nodes, of which the inner one is kept in memory.
     fn pairs(&self, outer: Estimate, inner: Estimate, operators: f64, rows: f64) -> Estimate {
         let kept = Estimate { startup: 0.0, total: inner.rows * self.rates.operator, ..inner };
         let pairs = self.rates.nested_loop(outer, kept, operators, rows);

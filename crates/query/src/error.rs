@@ -53,7 +53,7 @@ const OPERATIONS: [(&str, &str); 12] = [
 pub const COLLECTING: &str =
     "an aggregate that keeps its values (array_agg, string_agg, percentile_cont or DISTINCT)";
 
-/// Returns error 53200 for an operation that needs more memory than it may use.
+/// Returns the error 53200 for an operation that needs more memory than it may use.
 pub fn out_of_memory(operation: &str) -> SqlError {
     let hint = "Raise memory in the section [query] of varve.toml, or let the statement read fewer rows.";
     SqlError::new(SqlState("53200"), OUT_OF_MEMORY)
@@ -61,7 +61,8 @@ pub fn out_of_memory(operation: &str) -> SqlError {
         .with_hint(hint)
 }
 
-/// Returns error 53200 for an error of a memory pool. This error has the name of the operation after "for ".
+/// Returns the error 53200 for an error of a memory pool. This error has the name of the operation after "for
+/// ".
 fn exhausted(text: &str) -> SqlError {
     let consumer = text.split_once("for ").map_or(text, |(_, rest)| rest);
     let consumer = consumer.split_once(" with ").map_or(consumer, |(name, _)| name);
@@ -74,7 +75,7 @@ fn exhausted(text: &str) -> SqlError {
     }
 }
 
-/// Part of the error of an operation that has reached `work_mem`.
+/// A part of the error of an operation that has reached `work_mem`.
 pub const AT_WORK_MEM: &str = "work_mem is";
 
 /// Returns whether an error is `out_of_memory`, or an error of DataFusion that `unwrapped` converts to

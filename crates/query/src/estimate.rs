@@ -89,8 +89,8 @@ impl Estimator {
     }
 
     /// Returns the number of distinct combinations of these expressions' values, before conditions remove
-    /// rows. If nothing is known, it is the number of rows of the plan (`rows`), which the caller passes.
-    /// Estimating it here would take time in 2^n for a chain of n joins.
+    /// rows. If nothing is known, it is the number of rows of the plan (`rows`), which the caller passes. If
+    /// the number were estimated here, a chain of n joins would take a time in 2^n.
     pub fn distinct(&self, plan: &LogicalPlan, exprs: &[Logical], rows: f64) -> f64 {
         let columns: Vec<Column> = exprs.iter().flat_map(Logical::column_refs).cloned().collect();
         let mut by_scan: Vec<(Rc<ScanFacts>, Vec<usize>)> = Vec::new();

@@ -121,7 +121,7 @@ impl UserDefinedLogicalNodeCore for Expanded {
     }
 
     /// A condition on an added column must stay above this node. A condition on the input row may be checked
-    /// below the node, unless there are leading rows, because it must apply to them as well.
+    /// below the node, unless there are leading rows, because the condition must apply to them, too.
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
         let added = self.names.iter().cloned();
         let all = self.schema.fields().iter().map(|f| f.name().clone());

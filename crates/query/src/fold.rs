@@ -1,11 +1,11 @@
 //! Computes an aggregate from the values of one group.
 //!
-//! This module knows nothing about the states of groups.
+//! This module does not know the states of groups.
 
 use varve_engine::Value;
 use varve_sql::general::AggKind;
 
-/// How the values of a group are combined into one value.
+/// The way in which the values of a group are combined into one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fold {
     /// An aggregate function.

@@ -1,10 +1,10 @@
 //! The inputs and the output of a join of the crate `spill`, for an operator that is polled.
 //!
-//! The operator and the join exchange batches. An input that has no rows left waits, and its join ends the
+//! The operator and the join exchange batches. If an input has no rows left, it waits, and its join ends the
 //! step. Then the operator polls its child and puts the next batch into the exchange.
 //!
 //! Invariants
-//! 1. Memory of rows that are collected is granted by the budget of the join.
+//! 1. The budget of the join grants the memory for rows that are collected.
 
 use std::sync::Arc;
 
@@ -19,30 +19,30 @@ use varve_spill::{
 use crate::cells::BATCH_ROWS;
 use crate::join_rows::{EncodedRows, JoinRows, JoinedRows};
 
-/// A batch of the output has at most so many bytes, beside its last row.
+/// The limit for the bytes of a batch of the output. Only the last row may exceed it.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// What a join and its operator exchange.
+/// The data that a join and its operator exchange.
 #[derive(Default)]
 pub struct Exchange {
-    /// The probe input waits for a batch.
+    /// Whether the probe input waits for a batch.
     pub is_waiting: bool,
     /// The next batch of the probe input.
     pub given: Option<EncodedRows>,
-    /// No batch follows.
+    /// Whether the probe input has ended, so that no batch follows.
     pub has_ended: bool,
     /// A batch of the result.
     pub output: Option<RecordBatch>,
-    /// Why the join has failed, if Arrow or a condition is the reason.
+    /// The reason why the join has failed, if Arrow or a condition is the reason.
     pub error: Option<DataFusionError>,
-    /// Partitions on the drive that the first phase has made.
+    /// The number of partitions on the drive that the first phase has made.
     pub partitions: usize,
 }
 
 /// The exchange of one join.
 pub type Exchanged = Arc<Mutex<Exchange>>;
 
-/// The error of a join whose reason is in the exchange.
+/// Puts the reason of a failure into the exchange, and returns the error of the join.
 fn failed(exchange: &Exchanged, error: DataFusionError) -> SpillError {
     let text = error.to_string();
     exchange.lock().error = Some(error);
@@ -58,7 +58,7 @@ pub struct ProbeRows {
 }
 
 impl ProbeRows {
-    /// An input whose batches come through the exchange.
+    /// Returns an input whose batches come through the exchange.
     pub fn new(exchange: Exchanged) -> ProbeRows {
         ProbeRows { exchange, batch: None, at: 0, waits: false }
     }
@@ -111,14 +111,15 @@ struct Piece {
     _grant: MemoryGrant,
 }
 
-/// Bytes in front of a row in a piece: lengths of key and payload, and whether it never matches.
+/// The number of bytes before a row in a piece: the lengths of key and payload, and whether the row never
+/// matches.
 const HEAD_BYTES: usize = 9;
 
 /// Rows in memory, in the order in which they came.
 #[derive(Default)]
 struct MemoryRows {
     pieces: Vec<Piece>,
-    /// The piece and the byte where the row at hand begins, and where the next one does.
+    /// The piece, and the byte in it, where the current row begins. `next` is the same for the row after it.
     at: (usize, usize),
     next: (usize, usize),
     is_over: bool,
@@ -188,7 +189,7 @@ impl RowSource for MemoryRows {
     }
 }
 
-/// The build input while it is read: in memory up to three eighths of the budget, and then in a spool.
+/// The build input while it is read. It is in memory up to three eighths of the budget, and then in a spool.
 pub struct Collected {
     space: Arc<TemporarySpace>,
     memory: Arc<MemoryBudget>,
@@ -199,7 +200,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// No rows so far.
+    /// Returns an input that has no rows yet.
     pub fn new(space: &Arc<TemporarySpace>, memory: &Arc<MemoryBudget>, page_bytes: usize) -> Collected {
         let (space, memory) = (space.clone(), memory.clone());
         let (rows, size) = (MemoryRows::default(), InputSize { rows: 0, bytes: 0 });
@@ -238,12 +239,12 @@ impl Collected {
         Ok(self.spool.insert(spool))
     }
 
-    /// Whether all rows are in memory so far.
+    /// Returns whether all rows are still in memory.
     pub fn is_in_memory(&self) -> bool {
         self.spool.is_none()
     }
 
-    /// The rows as an input of a join, and their size.
+    /// Returns the rows as an input of a join, and their size.
     pub fn finish(self) -> Result<(Box<dyn RowSource>, InputSize)> {
         let source: Box<dyn RowSource> = match self.spool {
             None => Box::new(self.rows),
@@ -256,21 +257,21 @@ impl Collected {
     }
 }
 
-/// The output, whose batches go into the exchange.
+/// The output of a join. Its batches go into the exchange.
 pub struct JoinedBatches {
     exchange: Exchanged,
     join: Arc<JoinRows>,
-    /// The condition decides which pairs are returned. Otherwise it decides which rows are partners.
+    /// Whether the condition decides which pairs are returned. Otherwise it decides which rows are partners.
     filters_output: bool,
-    /// The left rows of the join are those of the operator's right input.
+    /// Whether the left rows of the join are those of the operator's right input.
     is_swapped: bool,
     rows: JoinedRows,
-    /// A batch was put into the exchange, and may still be there.
+    /// Whether a batch was put into the exchange, and may still be there.
     has_given: bool,
 }
 
 impl JoinedBatches {
-    /// An output without rows.
+    /// Returns an output without rows.
     pub fn new(
         exchange: Exchanged,
         join: Arc<JoinRows>,

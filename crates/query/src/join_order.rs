@@ -24,11 +24,11 @@ use varve_sql::statistics::GUESSED;
 
 use crate::estimate::Estimator;
 
-/// Up to this number of relations, every order is considered.
+/// The largest number of relations for which every order is considered.
 const EXHAUSTIVE_MAX: usize = 9;
-/// If there are more relations than this, they are joined in the order of the statement, except those that
-/// are joined first. The reason is that the search takes the cube of their number, and that a set of
-/// relations is stored in the bits of one word.
+/// The largest number of relations whose order is chosen. If there are more, they are joined in the order of
+/// the statement, except those that are joined first. There are two reasons: the time of the search grows
+/// with the cube of the number, and a set of relations is stored in the bits of one word.
 const ORDERED_MAX: usize = 32;
 
 /// Returns the plan with its joins in the chosen order.
@@ -208,7 +208,7 @@ struct Edge {
     condition: Option<Logical>,
     /// The relations that it reads.
     mask: u64,
-    /// For an equality, the relations that the left side and the right side of the equality read.
+    /// The relations that the left side and the right side read, if the condition is an equality.
     sides: Option<(u64, u64)>,
     /// The fraction of the pairs of rows that satisfy the condition.
     selectivity: f64,

@@ -1,12 +1,11 @@
-//! Rows of a join as bytes: batches of Arrow become rows of the crate `spill`, and joined rows become
-//! batches.
+//! Converts batches of Arrow to rows of the crate `spill`, which are bytes, and joined rows to batches.
 //!
 //! Invariants
-//! 1. Two keys are equal in SQL if their bytes are equal. Columns whose equality is another one than Arrow's
-//!    come as key bytes (see `cells.rs` and `translate.rs`).
+//! 1. Two keys are equal in SQL if their bytes are equal. If the equality of a type differs from Arrow's, a
+//!    column of this type comes as key bytes (see `cells.rs` and `translate.rs`).
 //! 2. A row with NULL in its key never matches, unless NULL equals NULL in the join.
 //!
-//! This module does not know methods, memory and files.
+//! This module does not know methods, memory or files.
 
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ fn made(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<Recor
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
-/// The columns of one input, and how they become bytes.
+/// Converts the columns of one input to bytes, and back.
 pub struct RowCoder {
     keys: Vec<Arc<dyn PhysicalExpr>>,
     /// Columns of the input that a row has.
@@ -37,7 +36,7 @@ pub struct RowCoder {
 }
 
 impl RowCoder {
-    /// A coder for rows with these columns of the input.
+    /// Returns a coder for rows with these columns of the input.
     pub fn new(
         schema: &Schema,
         keys: Vec<Arc<dyn PhysicalExpr>>,
@@ -51,7 +50,7 @@ impl RowCoder {
         Ok(RowCoder { keys, columns, key_converter, row_converter, null_equals_null })
     }
 
-    /// The rows of a batch.
+    /// Returns the rows of a batch as bytes.
     pub fn encode(&self, batch: &RecordBatch) -> Result<EncodedRows> {
         let rows = batch.num_rows();
         let key = |key: &Arc<dyn PhysicalExpr>| key.evaluate(batch)?.into_array(rows);
@@ -71,7 +70,7 @@ impl RowCoder {
         })
     }
 
-    /// The columns of some rows.
+    /// Returns the columns of some rows.
     fn decode<'r>(&self, rows: impl Iterator<Item = &'r [u8]>) -> Result<Vec<ArrayRef>> {
         if self.columns.is_empty() {
             return Ok(Vec::new());
@@ -84,7 +83,7 @@ impl RowCoder {
 /// A batch as bytes.
 pub struct EncodedRows {
     keys: Rows,
-    /// `None`: rows without columns.
+    /// The rows, or `None` if they have no columns.
     rows: Option<Rows>,
     /// Columns of the key in which NULL equals nothing.
     nulls: Vec<ArrayRef>,
@@ -92,17 +91,17 @@ pub struct EncodedRows {
 }
 
 impl EncodedRows {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes of the longest row, in the temporary space.
+    /// Returns the number of bytes of the longest row, in the temporary space.
     pub fn longest_bytes(&self) -> usize {
         (0..self.count).map(|n| self.row(n).stored_bytes()).max().unwrap_or(0)
     }
 
-    /// A row.
+    /// Returns a row.
     pub fn row(&self, n: usize) -> Row<'_> {
         Row {
             key: self.keys.row(n).data(),
@@ -112,13 +111,13 @@ impl EncodedRows {
     }
 }
 
-/// Rows of one side of the result.
+/// The rows of one side of the result.
 #[derive(Default)]
 struct SideRows {
     bytes: Vec<u8>,
-    /// Ends of the rows that are there.
+    /// The ends of the rows in `bytes`.
     ends: Vec<usize>,
-    /// For each row of the result the number of the row, if it is there.
+    /// For each row of the result, the number of this side's row. `None` stands for a row of NULLs.
     places: Vec<Option<u32>>,
     has_none: bool,
 }
@@ -158,7 +157,7 @@ impl SideRows {
 
 /// The coders of both inputs, the columns of the result, and the condition.
 pub struct JoinRows {
-    /// Those of the left and the right input.
+    /// The coders of the left and the right input.
     pub coders: [RowCoder; 2],
     schema: SchemaRef,
     columns: Vec<ColumnIndex>,
@@ -178,7 +177,7 @@ fn no_column() -> DataFusionError {
 }
 
 impl JoinRows {
-    /// For a result with these columns.
+    /// Returns the object for a result with these columns.
     pub fn new(
         coders: [RowCoder; 2],
         schema: SchemaRef,
@@ -188,12 +187,12 @@ impl JoinRows {
         JoinRows { coders, schema, columns, filter }
     }
 
-    /// Whether there is a condition beside the keys.
+    /// Returns whether there is a condition in addition to the keys.
     pub fn has_filter(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// Columns by their places, from the decoded columns of both inputs.
+    /// Returns columns by their positions, from the decoded columns of both inputs.
     fn chosen(&self, columns: &[ColumnIndex], decoded: &[Vec<ArrayRef>; 2]) -> Result<Vec<ArrayRef>> {
         let column = |column: &ColumnIndex| {
             let side = side_of(column.side)?;
@@ -203,7 +202,7 @@ impl JoinRows {
         columns.iter().map(|c| column(c).ok_or_else(no_column)).collect()
     }
 
-    /// Whether the condition is true, for pairs of rows.
+    /// Returns for each pair of rows whether the condition is true.
     fn passing(&self, decoded: &[Vec<ArrayRef>; 2], rows: usize) -> Result<BooleanArray> {
         let Some(filter) = &self.filter else { return Ok(BooleanArray::from(vec![true; rows])) };
         let columns = self.chosen(filter.column_indices(), decoded)?;
@@ -212,8 +211,8 @@ impl JoinRows {
         Ok(passes.as_boolean().clone())
     }
 
-    /// Decides which pairs satisfy the condition: a bit for each of them. `left` and `right` are the rows of
-    /// the inputs, one for each pair.
+    /// Returns which pairs satisfy the condition, with a bit for each pair. `left` and `right` are the rows
+    /// of the inputs, one for each pair.
     pub fn satisfying<'r>(
         &self,
         left: impl Iterator<Item = &'r [u8]>,
@@ -250,17 +249,18 @@ impl JoinedRows {
         self.rows += 1;
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn count(&self) -> usize {
         self.rows
     }
 
-    /// Bytes of the rows.
+    /// Returns the number of bytes of the rows.
     pub fn bytes(&self) -> usize {
         self.sides.iter().map(|side| side.bytes.len()).sum()
     }
 
-    /// The rows as a batch, and none any more. `is_filtered`: only those that satisfy the condition.
+    /// Takes the rows out of this object, and returns them as a batch. With `is_filtered`, the batch has only
+    /// the rows that satisfy the condition.
     pub fn take(&mut self, join: &JoinRows, is_filtered: bool) -> Result<RecordBatch> {
         let needs = |side: usize| {
             join.columns

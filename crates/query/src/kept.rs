@@ -29,8 +29,7 @@ use crate::shared::SharedTable;
 const PLANS_MAX: usize = 256;
 /// The maximum number of statements whose executions are counted.
 const SEEN_MAX: usize = 8192;
-/// A plan that is older than this is not used again. The tables may have changed, so that another plan may be
-/// better.
+/// The age after which a plan is not used again. The tables may have changed, so another plan may be better.
 const AGE_MAX: Duration = Duration::from_secs(60);
 
 /// The snapshot of an execution. The scans of a plan get their readers from here.
@@ -165,7 +164,7 @@ pub struct KeptPlans {
 struct Idle {
     /// The plans, each with the number of its statement. The last plan is the most recently used one.
     plans: Vec<(u64, KeptPlan)>,
-    /// How often a plan was made for each statement.
+    /// The number of times that a plan was made for each statement.
     seen: HashMap<u64, u32>,
 }
 

@@ -1,5 +1,5 @@
-//! Sorts with a large limit. DataFusion keeps the first rows of such a sort in memory (top-k), and this cannot
-//! spill. A sort without a limit can.
+//! Changes sorts with a large limit. DataFusion keeps the first rows of such a sort in memory (top-k), and
+//! cannot spill them. A sort without a limit can spill.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 /// The most rows that a sort keeps in memory, in the first plan of a query.
 const ROWS_MAX: usize = 1 << 14;
-/// The same, in the plan of a query that has run out of memory.
+/// The most rows that a sort keeps in memory, in the plan of a query that has run out of memory.
 const THRIFTY_ROWS_MAX: usize = 1 << 10;
 
 /// Replaces a sort with a large limit by a sort without a limit, and a limit. This rule must run after the

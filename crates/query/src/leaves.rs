@@ -34,12 +34,13 @@ pub struct LeafRead<'b> {
     positions: Vec<u16>,
     /// The numbers of these rows in the leaf.
     numbers: Vec<u16>,
-    /// A key, or a row.
+    /// A buffer for a key or a row.
     spare: Vec<u8>,
 }
 
 impl<'b> LeafRead<'b> {
-    /// Reads `wanted` rows that pass the filter, and the other ones of the last leaf, up to `limit` rows.
+    /// Returns an object that reads `wanted` rows that pass the filter. It also reads the other such rows of
+    /// the last leaf, up to `limit` rows.
     pub fn new(
         filter: &'b Sieve,
         columns: &'b [usize],
@@ -61,7 +62,7 @@ impl<'b> LeafRead<'b> {
         }
     }
 
-    /// Whether there are at least as many rows as wanted.
+    /// Returns whether there are at least as many rows as wanted.
     pub fn is_full(&self) -> bool {
         self.rows >= self.wanted
     }

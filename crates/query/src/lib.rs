@@ -6,7 +6,7 @@
 //! aggregates and most comparisons (decision 0606). DataFusion compares only values for which Arrow has
 //! PostgreSQL's order, such as bytes and integers.
 //!
-//! Entry point: [`Queries`], which `SqlDatabase::with_general` gives to a database.
+//! The entry point is [`Queries`], which `SqlDatabase::with_general` gives to a database.
 
 mod aggregate;
 mod analyze;

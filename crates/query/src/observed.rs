@@ -1,8 +1,8 @@
-//! A plan node around another node. It gives the rows of that node, and an observer acts when they are
+//! A plan node around another node. It returns the rows of that node, and an observer acts when they are
 //! read. An observer can end the rows with an error.
 //!
 //! Two observers exist: `cancel.rs` checks for a cancel request, and `analyze.rs` measures rows and time.
-//! `PaddedPlan` is no such node: it acts on no row, but it changes the properties of its plan.
+//! `PaddedPlan` is not such a node. It acts on no row, but it changes the properties of its plan.
 //!
 //! Invariants
 //! 1. The node is added after the optimizer has run. EXPLAIN sees the name, the properties and the text

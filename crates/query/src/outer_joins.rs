@@ -9,8 +9,8 @@
 //! 1. A condition rejects a row only if no value of the other columns can make it true (`Outcomes`).
 //! 2. Conditions are only read. They stay where they are.
 //!
-//! What it does not know: the outer joins of a FROM clause that its own WHERE reduces. The binder has reduced
-//! them before, so that a short join runs in the executor.
+//! This module does not know the outer joins of a FROM clause that its own WHERE reduces. The binder has
+//! reduced them before, so that a short join runs in the executor.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn reduced(plan: LogicalPlan, mut hold: Vec<Logical>, has_reduced: &mut bool) ->
     }
 }
 
-/// Returns the conditions with the columns of the projection replaced by what they mean.
+/// Returns the conditions with the columns of the projection replaced by their expressions.
 fn below(projection: &Projection, hold: Vec<Logical>) -> Result<Vec<Logical>> {
     let exprs = projection.expr.iter().map(|e| e.clone().unalias_nested().data);
     over(hold, &projection.schema.columns().into_iter().zip(exprs).collect())

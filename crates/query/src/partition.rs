@@ -5,8 +5,8 @@
 //! 1. The boundaries between parts are in strictly ascending order. Each one is above the first key, and not
 //!    above the last key. So the parts are disjoint, and together they are the whole range.
 //!
-//! The number of rows between two keys is not known here. The parts have equally many rows only if the keys
-//! are evenly spread.
+//! This module does not know the number of rows between two keys. The parts have equally many rows only if
+//! the keys are evenly spread.
 
 use std::ops::Bound;
 

@@ -21,7 +21,7 @@
 //! 1. A rewritten plan returns the rows that PostgreSQL would return for the original plan. An error may
 //!    appear or disappear only where PostgreSQL allows that, too.
 //!
-//! This module knows nothing about the order of joins (`join_order`) and the translation.
+//! This module does not know the order of joins (`join_order`) or the translation.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Runs a plan. Sets up the async runtime, memory, temporary files and cancellation, and passes the rows to
-//! the session.
+//! Runs a plan. This module sets up the async runtime, memory, temporary files and cancellation, and passes
+//! the rows to the session.
 //!
 //! Invariants
 //! 1. A query runs on the thread of its connection, in an async runtime of its own. Threads of the query help
@@ -105,14 +105,14 @@ impl Default for QueryOptions {
 pub struct Queries {
     threads: Arc<Threads>,
     state: SessionState,
-    /// The same state, but with joins that spill. It is used for queries that have run out of memory.
+    /// The same state, but with joins that spill. It is for queries that have run out of memory.
     thrifty: SessionState,
     /// The smart device, and both states for each way to use it.
     smart: Option<Smart>,
     kept: KeptPlans,
     memory_bytes: usize,
     spill: Option<PathBuf>,
-    /// The same directory, for the joins of ours.
+    /// The same directory, for the joins of the crate `spill`.
     temporary: Option<Arc<TemporaryDirectory>>,
 }
 
@@ -187,8 +187,8 @@ fn state(
     optimizer.enable_topk_dynamic_filter_pushdown = false;
     optimizer.enable_join_dynamic_filter_pushdown = false;
     optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-    // The memory that a sort reserves for merging. With the default of 10 MiB, every sort would fail if the
-    // pool is small.
+    // This is the memory that a sort reserves for merging. With the default of 10 MiB, every sort would fail
+    // if the pool is small.
     let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
     *reserved = (*reserved).min(options.memory_bytes / 16);
     SessionStateBuilder::new()
@@ -211,8 +211,8 @@ fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
         .build()
 }
 
-/// Returns which scans of this query run in a smart device. None do if the query locks rows, or reads one
-/// row.
+/// Returns which scans of this query run in a smart device. No scan does if the query locks rows, or reads
+/// one row.
 fn smart_mode(query: &Query<'_>) -> SmartMode {
     match query.select.lock.is_some() || query.only.is_some() {
         true => SmartMode::Off,
@@ -338,7 +338,7 @@ impl Queries {
             JoinMethod::GraceHash => varve_spill::JoinMethod::Grace,
             JoinMethod::HybridHash => varve_spill::JoinMethod::Hybrid,
         };
-        // Joins of ours need files.
+        // Joins of the crate `spill` need files.
         if self.temporary.is_none() {
             return Cow::Borrowed(state);
         }
@@ -457,7 +457,7 @@ fn shown_types(select: &Select) -> Vec<Ty> {
     select.outputs[..select.visible].iter().map(|o| o.t.ty).collect()
 }
 
-/// Returns the next batch. Returns error 57014 if the statement is cancelled.
+/// Returns the next batch. Returns the error 57014 if the statement is cancelled.
 async fn next(
     stream: &mut SendableRecordBatchStream,
     around: &Around,

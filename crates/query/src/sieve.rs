@@ -119,7 +119,7 @@ impl Sieve {
 
 /// The columns that tests read.
 trait Record {
-    /// The value of a column.
+    /// Returns the value of a column.
     fn get(&self, column: usize) -> Datum<'_>;
 }
 
@@ -379,7 +379,7 @@ fn sift_words(
     true
 }
 
-/// As `Vec::retain`, without a branch that depends on the values.
+/// Does the same as `Vec::retain`, without a branch that depends on the values.
 fn keep(positions: &mut Vec<u16>, holds: impl Fn(u16) -> bool) {
     let mut kept = 0;
     for at in 0..positions.len() {
@@ -390,7 +390,8 @@ fn keep(positions: &mut Vec<u16>, holds: impl Fn(u16) -> bool) {
     positions.truncate(kept);
 }
 
-/// The integers for which a comparison with a constant holds: those in a range, or those outside.
+/// The integers for which a comparison with a constant holds. They are those in a range, or those outside of
+/// it.
 #[derive(Clone, Copy)]
 struct WordRange {
     low: i64,

@@ -113,7 +113,7 @@ impl SpillWriter for Writer {
 struct Pieces {
     content: Arc<Content>,
     at: u64,
-    /// Whether the executor had its turn since the last piece.
+    /// Whether the executor has run since the last piece.
     has_rested: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A plan node that joins two inputs by the crate `spill`, in a bounded memory and with temporary files
+//! A plan node that joins two inputs by the crate `spill`, in bounded memory and with temporary files
 //! (decision 0362).
 //!
 //! The left input is the build input, as in DataFusion's hash join. It is read first. Then its size is known,
@@ -6,11 +6,12 @@
 //!
 //! Invariants
 //! 1. The result is that of DataFusion's hash join, except for the order of rows.
-//! 2. Memory of a join is `work_mem`, one batch of each input, of the output and of the columns of a
-//!    condition, and room for 16 rows that are longer than all others. `work_mem` and this room are reserved
-//!    in the pool.
+//! 2. The memory of a join is `work_mem`, one batch of each input, of the output and of the columns of a
+//!    condition, and room for 16 rows that are as long as the longest one. `work_mem` and this room are
+//!    reserved in the pool.
 //! 3. Each step of the join is followed by a check for a cancel request.
-//! 4. Files and memory are given back when the rows are dropped, so also after an error and a cancel request.
+//! 4. Files and memory are given back when the rows are dropped. This is so even after an error or a cancel
+//!    request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,14 +42,15 @@ use crate::join_inputs::{Collected, Exchanged, JoinedBatches, ProbeRows};
 use crate::join_rows::{EncodedRows, JoinRows, RowCoder};
 use crate::temporary::{JoinResources, JoinSpace};
 
-/// Less memory is no use.
+/// The least budget of a join. With less memory a join cannot work well.
 const BYTES_MIN: usize = 64 << 10;
-/// The budget has room for so many of the longest rows.
+/// The number of the longest rows for which the budget has room.
 const LONG_ROWS: usize = 16;
-/// The probe input is taken for so many times the build input. Its size is not known before it is read.
+/// The assumed ratio of the size of the probe input to the size of the build input. The size of the probe
+/// input is not known before it is read.
 const PROBE_FACTOR: u64 = 4;
 
-/// What the last run of a join has done.
+/// The facts about the last run of a join.
 #[derive(Debug, Clone, Default)]
 pub struct Ran {
     /// The method.
@@ -56,9 +58,9 @@ pub struct Ran {
     /// The methods among which the cost model has chosen, with their predicted times in microseconds. The
     /// list is empty if the cost model has not chosen.
     pub predicted_us: Vec<(JoinMethod, f64)>,
-    /// Partitions on the drive.
+    /// The number of partitions on the drive.
     pub partitions: usize,
-    /// The most memory that it had, in bytes.
+    /// The most memory that the run had, in bytes.
     pub peak_bytes: usize,
 }
 
@@ -69,7 +71,7 @@ pub struct SpillJoinPlan {
     filter: Option<JoinFilter>,
     kind: JoinType,
     null_equality: NullEquality,
-    /// `None`: by the cost model.
+    /// The method that is forced. With `None`, the cost model chooses the method.
     method: Option<JoinMethod>,
     /// The number of joins of the plan.
     joins: usize,
@@ -77,19 +79,19 @@ pub struct SpillJoinPlan {
     columns: Arc<[ColumnIndex]>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-    /// Shared with the copies that EXPLAIN ANALYZE makes.
+    /// The facts about the last run. The copies that EXPLAIN ANALYZE makes share them.
     ran: Arc<Mutex<Ran>>,
 }
 
 impl SpillJoinPlan {
-    /// In the place of a hash join; `None` if this node can't join its inputs.
-    /// `joins` is the number of joins of the plan, which share memory.
+    /// Returns a join that replaces a hash join, or `None` if this node cannot join its inputs. `joins` is
+    /// the number of joins of the plan, which share memory.
     pub fn instead_of(
         join: &HashJoinExec,
         method: Option<JoinMethod>,
         joins: usize,
     ) -> Result<Option<SpillJoinPlan>> {
-        // NOT IN with NULLs is the hash join's alone.
+        // Only the hash join can do NOT IN with NULLs.
         if join.null_aware || join.projection.is_some() || kind_of(join.join_type).is_none() {
             return Ok(None);
         }
@@ -122,7 +124,7 @@ impl SpillJoinPlan {
         }))
     }
 
-    /// The same with other inputs.
+    /// Returns the same join with other inputs.
     fn over(&self, inputs: [Arc<dyn ExecutionPlan>; 2]) -> SpillJoinPlan {
         SpillJoinPlan {
             inputs,
@@ -140,29 +142,29 @@ impl SpillJoinPlan {
         }
     }
 
-    /// The same with checks whether the query is cancelled.
+    /// Returns the same join with checks whether the query is cancelled.
     pub fn watched(&self, around: &Arc<Around>) -> SpillJoinPlan {
         SpillJoinPlan { around: Some(around.clone()), ..self.over(self.inputs.clone()) }
     }
 
-    /// The expressions on both sides that are compared.
+    /// Returns the expressions on both sides that are compared.
     pub fn on(&self) -> &[(PhysicalExprRef, PhysicalExprRef)] {
         &self.on
     }
 
-    /// The kind of join.
+    /// Returns the kind of join.
     pub fn kind(&self) -> JoinType {
         self.kind
     }
 
-    /// The method that is forced, or what the last run has done.
+    /// Returns the facts about the last run. Before the first run, they have only the method that is forced.
     pub fn ran(&self) -> Ran {
         let ran = self.ran.lock().clone();
         Ran { method: ran.method.or(self.method), ..ran }
     }
 
-    /// The condition decides which pairs of an inner join are returned. In other joins it decides which rows
-    /// are partners.
+    /// Returns whether the condition decides which pairs are returned, as in an inner join. In other joins it
+    /// decides which rows are partners.
     fn filters_output(&self) -> bool {
         self.kind == JoinType::Inner
     }
@@ -186,7 +188,7 @@ impl SpillJoinPlan {
     }
 }
 
-/// The kind of join with its side: true if the operator's right input is the left input of the kind.
+/// Returns the kind of join. The flag is true if the operator's right input is the left input of this kind.
 fn kind_of(kind: JoinType) -> Option<(JoinKind, bool)> {
     match kind {
         JoinType::Inner => Some((JoinKind::Inner, false)),
@@ -201,7 +203,7 @@ fn kind_of(kind: JoinType) -> Option<(JoinKind, bool)> {
     }
 }
 
-/// Whether a join without build rows has no rows.
+/// Returns whether a join without build rows has no rows.
 fn is_empty_without_build_rows(kind: JoinType) -> bool {
     matches!(
         kind,
@@ -209,7 +211,7 @@ fn is_empty_without_build_rows(kind: JoinType) -> bool {
     )
 }
 
-/// The name of a method, for people.
+/// Returns the name of a method as EXPLAIN shows it.
 pub fn method_name(method: JoinMethod) -> &'static str {
     match method {
         JoinMethod::NestedLoops => "block nested loops",
@@ -318,8 +320,9 @@ impl ExecutionPlan for SpillJoinPlan {
     }
 }
 
-/// The budget of a join, which is reserved in the pool: `work_mem`, or less if the pool has less. All joins
-/// of a plan together take at most half of the pool, because operators that cannot spill need the rest.
+/// Returns the budget of a join, which is reserved in the pool. It is `work_mem`, or less if the pool has
+/// less. All joins of a plan together take at most half of the pool, because operators that cannot spill need
+/// the rest.
 fn budget(
     context: &TaskContext,
     work_bytes: usize,
@@ -328,7 +331,7 @@ fn budget(
     let pool = context.memory_pool();
     let reservation = MemoryConsumer::new("SpillJoin").with_can_spill(true).register(pool);
     let mut bytes = match pool.memory_limit() {
-        // Scans, sorts and groups of the same query need some, too.
+        // Scans, sorts and groups of the same query need memory, too.
         MemoryLimit::Finite(limit_bytes) => work_bytes.min(limit_bytes / (2 * joins.max(2))),
         _ => work_bytes,
     };
@@ -342,13 +345,14 @@ fn budget(
     Ok((MemoryBudget::new(bytes), reservation))
 }
 
-/// The size of pages for a budget: large enough for few requests, small enough for some partitions.
+/// Returns the size of pages for a budget. Pages are large enough for few requests, and small enough for
+/// several partitions.
 fn page_bytes(budget_bytes: usize, sector_bytes: usize) -> usize {
     let wished = (budget_bytes / 64).clamp(1 << 10, 8 << 10);
     (1 << wished.ilog2()).max(sector_bytes)
 }
 
-/// The error of a join, as a client sees it.
+/// Returns the error of a join, as a client sees it.
 fn told(error: SpillError) -> SqlError {
     let text = error.to_string();
     match error {
@@ -367,10 +371,10 @@ fn told(error: SpillError) -> SqlError {
     }
 }
 
-/// What a join is doing.
+/// The state of a join.
 #[expect(clippy::large_enum_variant, reason = "there is one for each join that runs")]
 enum State {
-    /// Reading the build input.
+    /// The join reads the build input.
     Collecting(Collected),
     Joining(Steps<'static>),
     Ended,
@@ -417,7 +421,7 @@ impl Running {
         }
     }
 
-    /// Reads a batch of the build input; begins the join behind the last one.
+    /// Reads a batch of the build input. After the last batch, begins the join.
     async fn collect(&mut self) -> Result<()> {
         let batch = self.build.next().await.transpose()?;
         let rows = batch.map(|batch| self.rows.coders[0].encode(&batch)).transpose()?;
@@ -439,7 +443,7 @@ impl Running {
         Ok(())
     }
 
-    /// The budget has room for some long rows, whatever it was.
+    /// Raises the budget if it has no room for `LONG_ROWS` rows of this length.
     fn make_room_for(&mut self, rows: &EncodedRows) {
         let wanted_bytes = LONG_ROWS * rows.longest_bytes();
         if wanted_bytes > self.memory.limit_bytes() {
@@ -489,7 +493,7 @@ impl Running {
         Ok(State::Joining(join.steps(left, right, output)))
     }
 
-    /// Gives the next batch of the probe input to the join.
+    /// Passes the next batch of the probe input to the join.
     async fn give_probe_rows(&mut self) -> Result<()> {
         let batch = self.probe.next().await.transpose()?;
         let rows = batch.map(|batch| self.rows.coders[1].encode(&batch)).transpose()?;
@@ -515,7 +519,8 @@ impl Running {
         }
     }
 
-    /// The error of the join: that of Arrow or of the condition, of the quota, or of the temporary space.
+    /// Returns the error of the join. It is that of Arrow or of the condition, else that of the quota, else
+    /// that of the temporary space.
     #[cold]
     fn failed(&self, error: SpillError) -> DataFusionError {
         if let Some(error) = self.exchange.lock().error.take() {
@@ -527,7 +532,7 @@ impl Running {
         }
     }
 
-    /// Notes for EXPLAIN ANALYZE what was done so far.
+    /// Records the work up to now for EXPLAIN ANALYZE.
     fn note(&self) {
         let written_bytes = self.space.space.tally_all().written.bytes as usize;
         self.spilled.add(written_bytes.saturating_sub(self.spilled.value()));

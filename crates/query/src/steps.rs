@@ -31,8 +31,8 @@ use crate::spill_join::{SpillJoinPlan, method_name};
 
 /// Returns the steps of a plan for EXPLAIN.
 ///
-/// Nodes that only compute columns, or that only return to the executor now and then, have no step of their
-/// own. They are shown as part of the step below them.
+/// Nodes that only compute columns, or that only return to the executor from time to time, have no step of
+/// their own. They are shown as part of the step below them.
 pub fn step(node: &Node) -> Step {
     let mut inner: Vec<Step> = node.inner.iter().map(step).collect();
     let computes = node.plan.is::<ProjectionExec>();
@@ -159,7 +159,7 @@ fn joined(short: &str, node_type: &str, kind: JoinType) -> Step {
     step.fact("Join Type", fact)
 }
 
-/// A join that may spill, and what its last run has done.
+/// Returns the step of a join that may spill, with the facts about its last run.
 fn spilling(join: &SpillJoinPlan) -> Step {
     let ran = join.ran();
     let step = match ran.method {
@@ -179,7 +179,7 @@ fn spilling(join: &SpillJoinPlan) -> Step {
     if ran.partitions == 0 { step } else { step.note("Partitions", ran.partitions.to_string()) }
 }
 
-/// Predicted times of methods, in milliseconds.
+/// Returns the predicted times of methods as text, in milliseconds.
 fn predicted(times: &[(JoinMethod, f64)]) -> String {
     let shown = times.iter().map(|(method, us)| format!("{} {:.1} ms", method_name(*method), us / 1e3));
     shown.collect::<Vec<_>>().join(", ")

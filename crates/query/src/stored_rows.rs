@@ -1,9 +1,9 @@
-//! Rows that are computed once and read several times: in memory, and in temporary files when memory is used
-//! up.
+//! Stores rows that are computed once and read several times. They are in memory, and in temporary files when
+//! memory is used up.
 //!
 //! Invariants
-//! 1. The rows keep their order. Those in files come before those in memory.
-//! 2. A reader has its own place. It reads each file from the beginning, by a stream of its own.
+//! 1. The rows keep their order. The rows in files come before those in memory.
+//! 2. A reader has its own position. It reads each file from the beginning, by a stream of its own.
 //! 3. Each reader needs memory for one batch.
 //! 4. A file needs a descriptor as long as the rows are needed. So each file is larger than those before it, up
 //!    to [`FILE_BYTES_MAX`], although this takes more memory than the limit allows.
@@ -19,7 +19,7 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
 use datafusion::physical_plan::spill::SpillManager;
 use futures::StreamExt;
 
-/// How many more bytes a file has at least than the file before it.
+/// The least number of bytes that a file has in addition to those of the file before it.
 const FILE_BYTES_STEP: usize = 256 << 10;
 /// The bytes of memory after which rows are always written to a file if memory is used up.
 const FILE_BYTES_MAX: usize = 4 << 20;
@@ -40,12 +40,12 @@ struct Written {
     batch_count: usize,
 }
 
-/// The place of a reader.
+/// The position of a reader.
 #[derive(Default)]
 pub struct ReadPlace {
     /// The number of batches that were read.
     at: usize,
-    /// The rest of the file at this place, and the number of the first batch after it.
+    /// The rest of the file at this position, and the number of the first batch after it.
     file: Option<(SendableRecordBatchStream, usize)>,
 }
 
@@ -61,19 +61,19 @@ impl ReadPlace {
         Ok(batch)
     }
 
-    /// Whether the next batch is in the file that the reader has open.
+    /// Returns whether the next batch is in the file that the reader has open.
     pub fn is_in_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Moves the place past one batch. The reader got this batch from another source.
+    /// Moves the position past one batch. The reader got this batch from another source.
     pub fn skip(&mut self) {
         self.at += 1;
     }
 }
 
 impl StoredRows {
-    /// Returns the batch at this place, if it is in memory. If it is in a file, opens the file, so that
+    /// Returns the batch at this position, if it is in memory. If it is in a file, opens the file, so that
     /// `ReadPlace::next_of_file` returns the batch.
     pub async fn next(&self, place: &mut ReadPlace) -> Result<Option<RecordBatch>> {
         let mut begin = 0;
@@ -81,7 +81,7 @@ impl StoredRows {
             let end = begin + batch_count;
             if place.at < end {
                 let mut stream = manager.read_spill_as_stream_unbuffered(file.clone(), None)?;
-                // The reader has read the batches before this place when they were in memory.
+                // The reader has read the batches before this position when they were in memory.
                 for _ in begin..place.at {
                     stream.next().await.transpose()?;
                 }

@@ -18,19 +18,19 @@ use varve_device::{
 use varve_engine::TemporaryQuota;
 use varve_spill::{DriveTimes, SpillError, TemporarySpace};
 
-/// What names of files begin with.
+/// The beginning of the names of files.
 const PREFIX: &str = "query-join-";
 
-/// Numbers of files of this process.
+/// The number of the next file of this process.
 static FILES: AtomicU64 = AtomicU64::new(0);
 
-/// What the joins of an execution may use.
+/// The resources that the joins of an execution may use.
 pub struct JoinResources {
-    /// Where files are.
+    /// The directory of the files.
     pub directory: Arc<TemporaryDirectory>,
-    /// What the files may take.
+    /// The space that the files may take.
     pub quota: Arc<TemporaryQuota>,
-    /// Memory of one join (`work_mem`).
+    /// The memory of one join (`work_mem`), in bytes.
     pub work_bytes: usize,
 }
 
@@ -61,7 +61,7 @@ pub struct TemporaryDirectory {
 }
 
 impl TemporaryDirectory {
-    /// Opens nothing so far.
+    /// Returns a directory that is not open yet.
     pub fn new(path: PathBuf, emulated: Option<&EmulatedDrive>) -> TemporaryDirectory {
         let drive = Mutex::new(emulated.map(|emulated| DriveTimes::of(&emulated.profile)));
         let emulated = emulated.map(|emulated| emulated.directory.clone());
@@ -95,7 +95,8 @@ impl TemporaryDirectory {
         let directory: Arc<dyn Directory> = match &self.emulated {
             Some(emulated) => emulated.clone(),
             None => {
-                // The kernel's cache is used: partitions are often read again soon after they were written.
+                // The kernel's cache is used, because partitions are often read again soon after they were
+                // written.
                 let options = FileOptions { direct_io: false, ..FileOptions::default() };
                 FileDirectory::open(&self.path, options)?
             }
@@ -109,7 +110,7 @@ impl TemporaryDirectory {
 }
 
 impl JoinResources {
-    /// A temporary space for one join.
+    /// Returns a temporary space for one join.
     pub fn space(&self) -> std::result::Result<JoinSpace, SpillError> {
         let files = UnnamedFiles {
             inner: self.directory.directory()?,
@@ -125,16 +126,16 @@ impl JoinResources {
 pub struct JoinSpace {
     /// The space.
     pub space: Arc<TemporarySpace>,
-    /// A page is a multiple of this.
+    /// The size of a sector, in bytes. The size of a page is a multiple of it.
     pub sector_bytes: u32,
     refused: Refused,
 }
 
-/// Why the quota has refused a file room.
+/// The reason why the quota has refused space for a file.
 type Refused = Arc<Mutex<Option<varve_engine::Error>>>;
 
 impl JoinSpace {
-    /// The error of the quota, if it has refused something.
+    /// Takes and returns the error of the quota, if it has refused something.
     pub fn refused(&self) -> Option<varve_engine::Error> {
         self.refused.lock().take()
     }

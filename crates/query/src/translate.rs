@@ -157,8 +157,8 @@ impl Translator<'_> {
         part
     }
 
-    /// Translates a query so that some outputs are computed after the sort and only for the rows that LIMIT
-    /// returns. These are the outputs that are no sort keys.
+    /// Translates a query so that the outputs that are no sort keys are computed after the sort, and only for
+    /// the rows that LIMIT returns.
     fn outputs_last(&mut self, part: Part, select: &Select) -> Result<Part> {
         let part = self.grouped_rows(part, select)?;
         let width = part.columns.len();
@@ -670,7 +670,8 @@ fn aggregate_of(
     ))
 }
 
-/// Whether DataFusion compares values of these types as PostgreSQL does. Then it can join by their equality.
+/// Returns whether DataFusion compares values of these types as PostgreSQL does. Then it can join by their
+/// equality.
 fn are_one_type(left: Ty, right: Ty) -> bool {
     let is_text = |ty| matches!(ty, Ty::Text | Ty::Varchar);
     left == right || left.is_integer() && right.is_integer() || is_text(left) && is_text(right)
@@ -724,8 +725,8 @@ fn shown(mut part: Part, visible: usize) -> Result<Part> {
     Ok(Part { plan: part.plan.project(columns)?, ..part })
 }
 
-/// Returns whether outputs are computed after LIMIT, or, if they are volatile (draw from sequences, take
-/// locks), after the sort. This is possible if no sort and no comparison uses them.
+/// Returns whether outputs are computed after LIMIT, or, if they are volatile (use sequences, take locks),
+/// after the sort. This is possible if no sort and no comparison uses them.
 fn puts_off(select: &Select) -> bool {
     let is_key = |n: usize| select.order.iter().any(|k| k.output == n);
     let others = || select.outputs.iter().enumerate().filter(|(n, _)| !is_key(*n)).map(|(_, o)| &o.expr);

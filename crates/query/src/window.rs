@@ -68,7 +68,7 @@ pub fn count(value: &Value, name: &str) -> varve_sql::Result<i64> {
     }
 }
 
-/// Checks that a distance is not negative. Returns error 22013 if it is.
+/// Checks that a distance is not negative. Returns the error 22013 if it is.
 pub fn check_distance(value: &Value, name: &str) -> varve_sql::Result<()> {
     let negative = match value {
         Value::Null => return Err(null_offset(name)),

@@ -41,7 +41,7 @@ fn main() {
     println!("Bind, Describe, Execute, Sync: {own:.0} ns here, {library:.0} ns with pgwire::messages");
 }
 
-/// Bind, Describe, Execute, Sync as sysbench sends them.
+/// Returns Bind, Describe, Execute and Sync as sysbench sends them.
 fn group() -> Vec<u8> {
     let mut bytes = BytesMut::new();
     let value = Some(Bytes::from_static(b"500100"));
@@ -53,7 +53,7 @@ fn group() -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// Gives the same bytes with every read, as a socket would.
+/// Returns the same bytes in every read, in the way of a socket.
 struct Again<'a>(&'a [u8]);
 
 impl std::io::Read for Again<'_> {
@@ -63,7 +63,7 @@ impl std::io::Read for Again<'_> {
     }
 }
 
-/// Nanoseconds of one call, the best of five runs.
+/// Returns the nanoseconds of one call, the best of five runs.
 fn time(mut call: impl FnMut()) -> f64 {
     let mut run = || {
         let began = Instant::now();

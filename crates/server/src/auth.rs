@@ -37,7 +37,7 @@ use crate::out::Out;
 
 const MECHANISM: &str = "SCRAM-SHA-256";
 const MECHANISM_BOUND: &str = "SCRAM-SHA-256-PLUS";
-/// The only supported kind of channel binding: to the server's certificate.
+/// The only supported kind of channel binding, which binds to the server's certificate.
 const END_POINT: &str = "tls-server-end-point";
 const NONCE_BYTES: usize = 18;
 
@@ -148,7 +148,7 @@ enum Offer<'o> {
 }
 
 impl<'o> Offer<'o> {
-    /// The bytes to which the proof is bound, according to the client's header.
+    /// Returns the bytes to which the proof is bound, according to the client's header.
     fn bound_to(self, header: &str) -> Result<&'o [u8], WireError> {
         match (self, header.strip_prefix("p=")) {
             (Offer::Taken(end_point), Some(END_POINT)) => Ok(end_point),
@@ -175,7 +175,7 @@ impl<'o> Offer<'o> {
     }
 }
 
-/// Whether a text is a valid nonce, which has only printable ASCII characters.
+/// Returns whether a text is a valid nonce, which has only printable ASCII characters.
 fn is_nonce(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| (0x21..=0x7e).contains(&b))
 }

@@ -44,10 +44,11 @@ use crate::stream::Stream;
 use crate::transcode;
 use crate::visit::{Visit, Visitor};
 
-/// How long a client may be silent before the server stops waiting for it to take the reason of its end.
+/// The time for which a client may be silent after the end of its connection. Then the server no longer waits
+/// until the client has read the reason of the end.
 const LINGER_SILENCE: Duration = Duration::from_millis(500);
-/// How long the server reads from a client that continues to send after the end of its connection, and how
-/// many bytes. The bytes are the rest of a message of PostgreSQL's largest size.
+/// The limits of time and of bytes for reading from a client that continues to send after the end of its
+/// connection. The bytes are the rest of a message of PostgreSQL's largest size.
 const LINGER: Duration = Duration::from_secs(10);
 const LINGER_BYTES: usize = 1 << 30;
 const TEXT_KEEP_BYTES: usize = 16 << 10;
@@ -80,8 +81,8 @@ pub fn serve<B: Backend>(stream: Stream, registration: &Registration, backend: &
     }
 }
 
-/// Writes to the server's log why a connection ends, if the client did not end it: a failed login, a
-/// time-out, invalid bytes.
+/// Writes to the server's log the reason why a connection ends, if the client did not end it. The reason may
+/// be a failed login, a time-out, or invalid bytes.
 fn tell(end: &FrameEnd, registration: &Registration) {
     let FrameEnd::Broken(error) = end else { return };
     if registration.is_ending() {
@@ -92,14 +93,14 @@ fn tell(end: &FrameEnd, registration: &Registration) {
     log::write(source, "FATAL", &format!("{}: {}{peer}", error.sqlstate, error.message));
 }
 
-/// Whether a read ended at its deadline.
+/// Returns whether a read ended at its deadline.
 fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
 type Opened<S> = Option<(S, Seat)>;
 
-/// Handles the start-up until the client may send its first query. `None` means that the connection was a
+/// Handles the start-up until the client may send its first query. Returns `None` if the connection was a
 /// cancel request.
 fn opening<B: Backend>(
     registration: &Registration,
@@ -207,7 +208,7 @@ fn report<S: Session>(session: &mut S, out: &mut Out<Stream>) {
     }
 }
 
-/// The error 57P05 or 25P03: the client was silent for too long.
+/// Returns the error 57P05 or 25P03: the client was silent for too long.
 fn too_silent(in_block: bool) -> FrameEnd {
     let (sqlstate, message) = match in_block {
         false => ("57P05", "terminating connection due to idle-session timeout"),
@@ -233,7 +234,7 @@ fn farewell(end: FrameEnd, registration: &Registration, out: &mut Out<Stream>) -
 /// Reads the rest of a refused message. libpq does not look at the reason if it sees the end of the stream
 /// while it still sends, so the stream ends only when the client has sent the message.
 fn drain(stream: &Stream, bytes: usize) {
-    // Encryption adds at most this much.
+    // Encryption adds at most this number of bytes.
     let bytes = bytes.saturating_add(bytes / 16);
     if bytes > 0 {
         read_on(stream, bytes.min(LINGER_BYTES));
@@ -271,11 +272,11 @@ pub struct Talk<'a, S: Session> {
     /// Text of the present Query message, or the portal's name in the present Execute message.
     text: String,
     skipping: bool,
-    /// Whether everything is answered, so that the server waits for the client.
+    /// Whether all messages are answered, so that the server waits for the client.
     is_idle: bool,
     /// The present settings of TCP keepalive.
     probing: Option<Probing>,
-    /// Kind of the present message; 0 while it is read.
+    /// The kind of the present message. It is 0 while the message is read.
     kind: u8,
 }
 
@@ -309,7 +310,7 @@ impl From<std::io::Error> for Failed {
 }
 
 impl<'a, S: Session> Talk<'a, S> {
-    /// The state at the beginning of a connection.
+    /// Returns the state at the beginning of a connection.
     pub fn new(session: S, out: &'a mut Out<Stream>) -> Self {
         let portals = Portals::default();
         Self {
@@ -499,8 +500,8 @@ impl<'a, S: Session> Talk<'a, S> {
     }
 }
 
-/// Whether this is a message of a COPY that has failed. The client may not have noticed the error yet, so the
-/// protocol says to ignore such messages.
+/// Returns whether this is a message of a COPY that has failed. The client may not have noticed the error
+/// yet, so the protocol says to ignore such messages.
 fn is_stray_copy(frame: Frame<'_>) -> bool {
     matches!(frame.kind, b'd' | b'c' | b'f')
 }

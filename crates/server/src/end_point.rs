@@ -18,7 +18,7 @@ const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
 const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01];
 const ECDSA_SHA2: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
 
-/// The channel binding of a certificate in DER format.
+/// Returns the channel binding of a certificate in DER format.
 pub fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let (whole, _) = element(certificate, SEQUENCE)?;
     let (_, behind_body) = element(whole, SEQUENCE)?;
@@ -67,7 +67,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// A certificate with only the algorithm of its signature.
+    /// Returns a certificate with only the algorithm of its signature.
     fn certificate(identifier: &[u8]) -> Vec<u8> {
         let nest = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
         let algorithm = nest(SEQUENCE, &nest(OBJECT_IDENTIFIER, identifier));

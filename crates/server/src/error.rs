@@ -17,7 +17,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The word in the protocol.
+    /// Returns the word in the protocol.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Error => "ERROR",
@@ -39,13 +39,13 @@ pub struct ErrorFields {
     pub sqlstate: &'static str,
     /// One sentence that describes the error.
     pub message: Cow<'static, str>,
-    /// More about what happened.
+    /// Further facts about the error.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// A hint about what the user can do.
     pub hint: Option<String>,
     /// Position in the statement, in characters, from 1.
     pub position: Option<u32>,
-    /// Where it happened, for example in which line of a COPY.
+    /// The place where it happened, for example the line of a COPY.
     pub context: Option<String>,
     /// The table, column or constraint that the error names.
     pub subject: Option<Box<Subject>>,
@@ -60,12 +60,12 @@ impl std::ops::Deref for WireError {
 }
 
 impl WireError {
-    /// An error after which the connection continues.
+    /// Returns an error after which the connection continues.
     pub fn error(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Severity::Error, sqlstate, message.into())
     }
 
-    /// An error that ends the connection.
+    /// Returns an error that ends the connection.
     pub fn fatal(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Severity::Fatal, sqlstate, message.into())
     }
@@ -93,13 +93,13 @@ impl WireError {
         self
     }
 
-    /// The same error with severity FATAL.
+    /// Returns the same error with severity FATAL.
     pub fn into_fatal(mut self) -> Self {
         self.0.severity = Severity::Fatal;
         self
     }
 
-    /// The error for a message whose body is not valid.
+    /// Returns the error for a message whose body is not valid.
     pub fn protocol(message: impl Into<Cow<'static, str>>) -> Self {
         Self::error("08P01", message)
     }
@@ -120,7 +120,7 @@ impl From<SqlError> for WireError {
     }
 }
 
-/// For errors of the encoders, which are passed through a session.
+/// Errors of the encoders need this conversion, because they pass through a session.
 impl From<WireError> for SqlError {
     fn from(error: WireError) -> Self {
         let fields = *error.0;

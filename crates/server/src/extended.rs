@@ -5,7 +5,7 @@
 //!    only from the statement itself.
 //! 2. A portal that has returned all its rows never runs its statement again.
 //!
-//! `connection` handles errors.
+//! The module `connection` handles errors.
 
 use pgwire::messages::data::MESSAGE_TYPE_BYTE_NO_DATA;
 use pgwire::messages::extendedquery::{
@@ -166,7 +166,7 @@ fn parameters<S: Session>(
     .collect()
 }
 
-/// The context of an error in a parameter, with PostgreSQL's text.
+/// Returns the context of an error in a parameter, with PostgreSQL's text.
 fn in_parameter(portal: &str, number: usize) -> String {
     match portal {
         "" => format!("unnamed portal parameter ${number}"),
@@ -174,7 +174,7 @@ fn in_parameter(portal: &str, number: usize) -> String {
     }
 }
 
-/// The error 25P02.
+/// Returns the error 25P02.
 fn in_failed_transaction() -> WireError {
     WireError::error(
         "25P02",

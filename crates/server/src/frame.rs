@@ -1,4 +1,4 @@
-//! Frames: splits the byte stream of a client into messages. The client's bytes are not trusted.
+//! Splits the byte stream of a client into frames (messages). The client's bytes are not trusted.
 //!
 //! ```text
 //! start-up packet      typed message
@@ -89,12 +89,12 @@ pub struct FrameReader<R> {
 }
 
 impl<R: Read> FrameReader<R> {
-    /// A reader of `source`, whose reads should block.
+    /// Returns a reader of `source`, whose reads should block.
     pub fn new(source: R) -> Self {
         Self { source, buffer: Vec::new(), unread: 0..0, was_full: false, refused_bytes: 0 }
     }
 
-    /// The next typed message.
+    /// Returns the next typed message.
     pub fn frame(&mut self) -> Result<Frame<'_>, FrameEnd> {
         let (kind, length) = self.await_frame()?;
         let body = self.take(1 + length);
@@ -129,7 +129,7 @@ impl<R: Read> FrameReader<R> {
         Ok((kind, length))
     }
 
-    /// The body of the client's next message during authentication.
+    /// Returns the body of the client's next message during authentication.
     pub fn authentication(&mut self) -> Result<&[u8], FrameEnd> {
         self.fill_at_least(1, Missing::Between)?;
         let kind = self.buffer[self.unread.start];
@@ -147,13 +147,13 @@ impl<R: Read> FrameReader<R> {
         Ok(&self.buffer[body.start + HEADER_BYTES..body.end])
     }
 
-    /// The kind of the next message, which stays unread. It may be any byte.
+    /// Returns the kind of the next message, which stays unread. It may be any byte.
     pub fn peek_kind(&mut self) -> Result<u8, FrameEnd> {
         self.fill_at_least(1, Missing::Between)?;
         Ok(self.buffer[self.unread.start])
     }
 
-    /// The next start-up packet: everything after its length.
+    /// Returns the next start-up packet: all bytes after its length.
     pub fn startup(&mut self) -> Result<&[u8], FrameEnd> {
         self.fill_at_least(1, Missing::Between)?;
         self.fill_at_least(4, Missing::Startup)?;
@@ -166,24 +166,24 @@ impl<R: Read> FrameReader<R> {
         Ok(&self.buffer[packet.start + 4..packet.end])
     }
 
-    /// Whether there are bytes that belong to no frame yet. After `SSLRequest` this means that an attacker
-    /// has inserted unencrypted data before the answer.
+    /// Returns whether there are bytes that belong to no frame yet. After `SSLRequest` this means that an
+    /// attacker has inserted unencrypted data before the answer.
     pub fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// After a message with a wrong length: the number of bytes that the client will still send, according to
-    /// that length.
+    /// Returns the number of bytes that the client will still send after a message with a wrong length,
+    /// according to that length.
     pub fn refused_bytes(&self) -> usize {
         self.refused_bytes
     }
 
-    /// The underlying stream.
+    /// Returns the underlying stream.
     pub fn source(&self) -> &R {
         &self.source
     }
 
-    /// The underlying stream, for changes of its settings.
+    /// Returns the underlying stream, for changes of its settings.
     pub fn source_mut(&mut self) -> &mut R {
         &mut self.source
     }
@@ -220,8 +220,8 @@ impl<R: Read> FrameReader<R> {
         Ok(())
     }
 
-    /// Makes free space at the end of the buffer. The buffer is doubled, whatever `wanted` is, so a header
-    /// that announces 64 MiB allocates nothing by itself.
+    /// Makes free space at the end of the buffer. The buffer is only doubled, even if `wanted` is larger. So
+    /// a header that announces 64 MiB allocates nothing by itself.
     fn make_room(&mut self, wanted: usize) {
         if self.unread.is_empty() {
             self.unread = 0..0;

@@ -3,7 +3,7 @@
 //! Each connection has one thread. The thread reads frames (`frame`), decodes messages (`message`), and keeps
 //! the state of the protocol (`connection`). It runs statements through an SQL session (`session`). The
 //! answers are collected in a buffer (`out`), and are sent with one write at each Sync message. Decision 0701
-//! has the measurements behind this design.
+//! has the measurements for this design.
 //!
 //! This crate does not know SQL, and uses no storage below `varve-engine`.
 

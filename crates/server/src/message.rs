@@ -63,7 +63,7 @@ pub struct Parse<'a> {
 }
 
 impl Parse<'_> {
-    /// The parameter types from the client; 0 means unknown.
+    /// Returns the parameter types from the client. 0 means that the type is unknown.
     pub fn type_oids(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.type_oids.chunks_exact(4).map(|raw| u32::from_be_bytes([raw[0], raw[1], raw[2], raw[3]]))
     }
@@ -86,7 +86,7 @@ pub struct Bind<'a> {
 }
 
 impl<'a> Bind<'a> {
-    /// The parameters as the client sent them; `None` is NULL.
+    /// Returns the parameters as the client sent them. `None` is NULL.
     pub fn values(&self) -> Values<'a> {
         Values { rest: Fields { rest: self.values }, left: self.parameter_count }
     }
@@ -107,7 +107,8 @@ impl<'a> Iterator for Values<'a> {
     }
 }
 
-/// The format codes of a message: none (all values are text), one for all values, or one for each value.
+/// The format codes of a message. There is none (all values are text), one for all values, or one for each
+/// value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formats<'a>(&'a [u8]);
 
@@ -122,12 +123,12 @@ pub enum Format {
 }
 
 impl Formats<'_> {
-    /// The number of codes in the message.
+    /// Returns the number of codes in the message.
     pub fn count(&self) -> usize {
         self.0.len() / 2
     }
 
-    /// The format of the value with this number.
+    /// Returns the format of the value with this number.
     pub fn get(&self, index: usize) -> Result<Format, WireError> {
         let at = match self.count() {
             0 => return Ok(Format::Text),
@@ -218,7 +219,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// The remaining bytes.
+    /// Returns the remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
@@ -237,7 +238,7 @@ impl<'a> Fields<'a> {
         self.u16().map(usize::from)
     }
 
-    /// A limit of rows. In PostgreSQL, zero and negative numbers mean no limit.
+    /// Reads a limit of rows. In PostgreSQL, zero and negative numbers mean no limit.
     fn row_limit(&mut self) -> Result<u32, WireError> {
         self.i32().map(|limit| u32::try_from(limit).unwrap_or(0))
     }
@@ -259,7 +260,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Text up to its zero byte.
+    /// Reads text up to its zero byte.
     pub(crate) fn text(&mut self) -> Result<&'a str, WireError> {
         if let Some((0, rest)) = self.rest.split_first() {
             self.rest = rest;

@@ -22,7 +22,7 @@ pub const AUTHENTICATION_PATIENCE: Duration = Duration::from_secs(60);
 /// The proof that a client needs for a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// No proof: every user name is accepted. Only for loopback addresses.
+    /// No proof: every user name is accepted. This is allowed only for loopback addresses.
     Nothing,
     /// The password of its role, by SCRAM-SHA-256.
     Password,
@@ -49,7 +49,7 @@ pub enum Encryption {
 }
 
 impl Encryption {
-    /// The channel binding of connections with TLS.
+    /// Returns the channel binding of connections with TLS.
     pub(crate) fn end_point(&self) -> Option<&[u8]> {
         match self {
             Encryption::Off => None,
@@ -91,8 +91,8 @@ impl Options {
     }
 }
 
-/// Whether other users than the owner may read or change a key. As in PostgreSQL, a key that root owns may be
-/// readable by a group.
+/// Returns whether other users than the owner may read or change a key. As in PostgreSQL, a key that root
+/// owns may be readable by a group.
 fn is_exposed(key: &Metadata) -> bool {
     let others = if key.uid() == 0 { 0o037 } else { 0o077 };
     key.mode() & others != 0

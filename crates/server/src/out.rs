@@ -1,7 +1,7 @@
 //! Messages to the client. They are collected in one buffer and written with one call.
 //!
 //! The messages that every query needs are encoded here directly into the buffer: row description, data row,
-//! completion, ready. `pgwire::messages` encodes the others. Decision 0701 has the measurements behind this
+//! completion, ready. `pgwire::messages` encodes the others. Decision 0701 has the measurements for this
 //! choice.
 //!
 //! Invariants
@@ -21,9 +21,9 @@ use varve_sql::{SqlError, SqlState, Subject};
 use crate::error::WireError;
 
 /// The longest message, without its kind (PostgreSQL's `MaxAllocSize`). Its length field has 31 bits, and
-/// clients allocate what it says.
+/// clients allocate this number of bytes.
 pub const MESSAGE_BYTES_MAX: usize = (1 << 30) - 1;
-/// The buffer is written when it is longer than this.
+/// The length above which the buffer is written.
 pub const BUFFER_BYTES_MAX: usize = 64 << 10;
 const BUFFER_KEEP_BYTES: usize = 32 << 10;
 
@@ -44,12 +44,12 @@ pub struct Out<W> {
 pub struct LengthAt(usize);
 
 impl<W: Write> Out<W> {
-    /// A sender that writes to `sink`.
+    /// Returns a sender that writes to `sink`.
     pub fn new(sink: W) -> Self {
         Self { sink, buffer: Vec::new(), begun: None, failed: false, encoding: Encoding::UTF8 }
     }
 
-    /// The encoding of texts for the client.
+    /// Returns the encoding of texts for the client.
     #[inline]
     pub fn encoding(&self) -> Encoding {
         self.encoding
@@ -69,7 +69,7 @@ impl<W: Write> Out<W> {
         result
     }
 
-    /// Writes the buffer if it is full. Called between messages.
+    /// Writes the buffer if it is full. The caller is between two messages.
     #[inline]
     pub fn flush_if_full(&mut self) -> io::Result<()> {
         if self.buffer.len() > BUFFER_BYTES_MAX { self.write() } else { Ok(()) }
@@ -86,7 +86,7 @@ impl<W: Write> Out<W> {
         result
     }
 
-    /// The buffer, for encoders of values.
+    /// Returns the buffer, for encoders of values.
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
@@ -107,7 +107,7 @@ impl<W: Write> Out<W> {
         if bytes <= MESSAGE_BYTES_MAX { Ok(()) } else { Err(too_long(bytes)) }
     }
 
-    /// Ends a message: fills in its length, which includes the length field.
+    /// Ends a message by filling in its length, which includes the length field.
     #[inline]
     pub fn end(&mut self, at: LengthAt) {
         self.begun = None;
@@ -122,7 +122,7 @@ impl<W: Write> Out<W> {
         at
     }
 
-    /// Ends a value: fills in its length, which does not include the length field.
+    /// Ends a value by filling in its length, which does not include the length field.
     #[inline]
     pub fn end_value(&mut self, at: LengthAt) {
         patch(&mut self.buffer, at.0, 4);
@@ -141,7 +141,7 @@ impl<W: Write> Out<W> {
         }
     }
 
-    /// Appends a message of `pgwire`. Used for messages that are not sent with every query.
+    /// Appends a message of `pgwire`. This is for messages that are not sent with every query.
     pub fn message<M: Message>(&mut self, message: &M) {
         let mut encoded = BytesMut::new();
         let result = message.encode(&mut encoded);

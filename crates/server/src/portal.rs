@@ -20,7 +20,7 @@ pub struct Portal<S: Session> {
     pub statement: Arc<S::Statement>,
     /// Its parameters.
     pub values: Vec<Value>,
-    /// The columns, if they can be different each time: a FETCH may read from another cursor.
+    /// The columns, if they can be different each time, because a FETCH may read from another cursor.
     pub own_columns: Option<Option<Vec<Column>>>,
     /// The formats of its columns.
     pub formats: ColumnFormats,
@@ -31,7 +31,7 @@ pub struct Portal<S: Session> {
 }
 
 impl<S: Session> Portal<S> {
-    /// The result columns; `None` if there are none.
+    /// Returns the result columns, or `None` if there are none.
     pub fn columns(&self) -> Option<&[Column]> {
         match &self.own_columns {
             Some(own) => own.as_deref(),
@@ -66,7 +66,7 @@ impl<S: Session> Portals<S> {
         Ok(())
     }
 
-    /// The portal with this name.
+    /// Returns the portal with this name.
     pub fn get(&mut self, name: &str) -> Result<&mut Portal<S>, WireError> {
         let portal = if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) };
         portal

@@ -18,8 +18,8 @@ use varve_sql::{CancelToken, Ender};
 
 use crate::startup::CancelKey;
 
-/// How long a stop waits for the next messages of busy clients. A client that sends a message gets the reason
-/// of the stop as the answer. Many drivers ignore the reason if it arrives without a message.
+/// The time for which a stop waits for the next messages of busy clients. A client that sends a message gets
+/// the reason of the stop as the answer. Many drivers ignore the reason if it arrives without a message.
 const STOP_GRACE: Duration = Duration::from_millis(250);
 
 /// The table of connections.
@@ -38,7 +38,7 @@ struct Table {
 
 struct Entry {
     secret: i32,
-    /// `None` until there is a session.
+    /// The token that cancels statements. It is `None` until there is a session.
     cancel: Option<CancelToken>,
     socket: Arc<TcpStream>,
 }
@@ -48,7 +48,7 @@ pub struct Registration {
     registry: Arc<Registry>,
     key: CancelKey,
     socket: Arc<TcpStream>,
-    /// Set if another session has requested the end of this connection.
+    /// Whether another session has requested the end of this connection.
     is_ending: Arc<AtomicBool>,
 }
 
@@ -56,7 +56,7 @@ pub struct Registration {
 pub struct Seat(Arc<Registry>);
 
 impl Registry {
-    /// A table for at most `sessions_max` sessions.
+    /// Returns a table for at most `sessions_max` sessions.
     pub fn new(sessions_max: usize) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::new(Table { last_process: 0, living: HashMap::new() }),
@@ -67,7 +67,7 @@ impl Registry {
         })
     }
 
-    /// Adds a connection. `None` when the server is stopping.
+    /// Adds a connection. Returns `None` when the server is stopping.
     pub fn enter(self: &Arc<Self>, socket: &Arc<TcpStream>, secret: i32) -> Option<Registration> {
         let mut table = self.table.lock();
         if self.is_stopping() {
@@ -79,12 +79,12 @@ impl Registry {
         Some(Registration { registry: self.clone(), key: CancelKey { process, secret }, socket, is_ending })
     }
 
-    /// The number of connections, including those during start-up.
+    /// Returns the number of connections, including those during start-up.
     pub fn connection_count(&self) -> usize {
         self.table.lock().living.len()
     }
 
-    /// The limit of sessions.
+    /// Returns the limit of sessions.
     pub fn sessions_max(&self) -> usize {
         self.sessions_max
     }
@@ -106,7 +106,7 @@ impl Registry {
         }
     }
 
-    /// Whether the server is stopping.
+    /// Returns whether the server is stopping.
     #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
@@ -114,7 +114,7 @@ impl Registry {
 
     /// Ends every connection. Running statements are cancelled. A message that arrives within the grace
     /// period is answered with the reason. Threads that still wait for a message then get the end of their
-    /// input. After `patience` the remaining sockets are closed. Returns how many these were.
+    /// input. After `patience` the remaining sockets are closed. Returns the number of these sockets.
     pub fn stop(&self, patience: Duration) -> usize {
         let began = Instant::now();
         let deadline = began + patience;
@@ -170,12 +170,12 @@ fn close(socket: &TcpStream, how: Shutdown) {
 }
 
 impl Registration {
-    /// The address of the client.
+    /// Returns the address of the client.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.socket.peer_addr().ok()
     }
 
-    /// The process number and the secret of the connection.
+    /// Returns the process number and the secret of the connection.
     pub fn key(&self) -> CancelKey {
         self.key
     }
@@ -197,13 +197,13 @@ impl Registration {
         })
     }
 
-    /// Whether this connection, or the server, must end.
+    /// Returns whether this connection, or the server, must end.
     #[inline]
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed) || self.registry.is_stopping()
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }

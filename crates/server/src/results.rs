@@ -32,7 +32,7 @@ type Result<T, E = SqlError> = std::result::Result<T, E>;
 pub struct ColumnFormats(SmallVec<[Format; 8]>);
 
 impl ColumnFormats {
-    /// The formats of a Bind message for this many columns.
+    /// Returns the formats of a Bind message for this many columns.
     pub fn new(formats: &Formats<'_>, column_count: usize) -> Result<Self, WireError> {
         if formats.count() > 1 && formats.count() != column_count {
             let message = format!(
@@ -44,7 +44,7 @@ impl ColumnFormats {
         (0..column_count).map(|index| formats.get(index)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The same format for all columns.
+    /// Returns the same format for all columns.
     pub fn all(is_binary: bool, column_count: usize) -> Self {
         let format = if is_binary { Format::Binary } else { Format::Text };
         Self(std::iter::repeat_n(format, column_count).collect())
@@ -107,7 +107,7 @@ impl Results<'_> {
         SqlError::new(SqlState("08006"), "the connection to the client is lost")
     }
 
-    /// The next part of COPY input; `None` at its end.
+    /// Returns the next part of COPY input, or `None` at its end.
     fn copy_piece(&mut self) -> Result<Option<&[u8]>> {
         loop {
             // The kind is read first, because the borrow of a returned frame would last for the whole loop.
@@ -242,7 +242,7 @@ impl Sink for Results<'_> {
     }
 
     fn copy_data(&mut self, piece: &[u8]) -> Result<()> {
-        // Before the data, as for rows.
+        // The buffer is written before the data, as for rows.
         self.flush_if_full()?;
         let message = self.out.begin(b'd');
         self.out.buffer().extend_from_slice(piece);
@@ -260,12 +260,13 @@ impl Sink for Results<'_> {
     }
 }
 
-/// The format of a COPY, and that of each column.
+/// Returns the format of a COPY, and that of each column.
 fn copy_formats(shape: CopyShape) -> (i8, Vec<i16>) {
     (i8::from(shape.is_binary), vec![i16::from(shape.is_binary); shape.column_count])
 }
 
-/// Appends a `RowDescription`. Error 22P05 if the client's encoding cannot express a character of a name.
+/// Appends a `RowDescription`. The error is 22P05 if the client's encoding cannot express a character of a
+/// name.
 pub fn describe_row(
     out: &mut Out<Stream>,
     columns: &[Column],

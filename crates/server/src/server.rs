@@ -25,7 +25,7 @@ use crate::stream::Stream;
 /// only long statements need a separate stack, which costs more than parsing them. Only the used part of a
 /// stack occupies memory.
 const STACK_BYTES: usize = 16 << 20;
-/// Pause after a failed `accept`, which fails while descriptors are short.
+/// The pause after a failed `accept`, which fails while there are too few descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A running server.
@@ -89,18 +89,18 @@ impl Server {
         Ok(Server { address, registry, acceptor })
     }
 
-    /// The address on which it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Number of connections.
+    /// Returns the number of connections.
     pub fn connection_count(&self) -> usize {
         self.registry.connection_count()
     }
 
-    /// Ends all connections: statements are cancelled, transactions rolled back, clients informed. Returns
-    /// how many connections had not ended within `patience`.
+    /// Ends all connections. Statements are cancelled, transactions are rolled back, and clients are
+    /// informed. Returns the number of connections that had not ended within `patience`.
     pub fn stop(self, patience: Duration) -> usize {
         let left = self.registry.stop(patience);
         // A connection wakes the acceptor, which waits in `accept`. If the connection fails, the acceptor is

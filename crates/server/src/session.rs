@@ -1,7 +1,7 @@
 //! The functions of an SQL session that a connection needs, as a trait, so that tests can replace the
 //! session.
 //!
-//! This module knows nothing about messages.
+//! This module does not know messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,24 +23,24 @@ pub trait Backend: Send + Sync + 'static {
     /// Starts a session with these parameters.
     fn open(self: &Arc<Self>, params: SessionParams) -> Result<Self::Session, SqlError>;
 
-    /// The verifier for the password of a role. If the role does not exist, a verifier that accepts no
+    /// Returns the verifier for the password of a role. If the role does not exist, the verifier accepts no
     /// password.
     fn verifier(&self, user: &str) -> Verifier;
 }
 
 /// A prepared statement.
 pub trait Statement {
-    /// The types of the parameters.
+    /// Returns the types of the parameters.
     fn parameter_oids(&self) -> &[Oid];
-    /// The type as which a parameter is decoded.
+    /// Returns the type as which a parameter is decoded.
     fn parameter_type(&self, index: usize) -> ColumnType;
-    /// The result columns; `None` if the statement returns no rows.
+    /// Returns the result columns, or `None` if the statement returns no rows.
     fn columns(&self) -> Option<&[Column]>;
 }
 
 /// The state of a portal in a session.
 pub trait PortalState {
-    /// Whether it may still run. It may not if its part of the transaction was rolled back.
+    /// Returns whether the portal may still run. It may not if its part of the transaction was rolled back.
     fn is_open(&self) -> bool;
 }
 
@@ -53,7 +53,7 @@ pub trait Session {
     fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Self::Statement>, SqlError>;
     fn name_statement(&mut self, name: &str, statement: Arc<Self::Statement>) -> Result<(), SqlError>;
     fn statement(&self, name: &str) -> Result<Arc<Self::Statement>, SqlError>;
-    /// As `statement`, for Bind.
+    /// Does the same as `statement` for Bind.
     fn statement_to_run(&self, name: &str) -> Result<Arc<Self::Statement>, SqlError> {
         self.statement(name)
     }
@@ -75,7 +75,7 @@ pub trait Session {
     fn sync(&mut self) -> Result<(), SqlError>;
     fn fail(&mut self);
     fn transaction_status(&self) -> u8;
-    /// Whether there may be reports or notices.
+    /// Returns whether there may be reports or notices.
     fn has_news(&self) -> bool {
         true
     }
@@ -84,7 +84,7 @@ pub trait Session {
     fn cancel_token(&self) -> CancelToken;
     fn set_ender(&self, _ender: Ender) {}
     fn forms(&self) -> &varve_sql::TimeForms;
-    /// The settings for reading text parameters.
+    /// Returns the settings for reading text parameters.
     fn reading(&self) -> varve_sql::Reading<'_>;
     fn client_encoding(&self) -> Encoding {
         Encoding::UTF8

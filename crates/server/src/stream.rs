@@ -39,12 +39,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream that waits for its peer without a limit.
+    /// Returns a stream that waits for its peer without a limit.
     pub fn new(socket: Arc<TcpStream>) -> Stream {
         Stream { socket, deadline: None, encryption: Arc::default() }
     }
 
-    /// Whether the stream uses TLS.
+    /// Returns whether the stream uses TLS.
     pub fn is_encrypted(&self) -> bool {
         self.encryption.get().is_some()
     }
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Found earlier: a setting that was reset stayed in force, and a setting that the system refused
+    /// In an earlier version, a setting that was reset stayed in force, and a setting that the system refused
     /// prevented the others.
     #[test]
     fn probes_are_taken_back_and_each_is_set_alone() {
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_time().unwrap(), usual);
     }
 
-    /// Found earlier: with a time-out for each read, a client that sent single bytes could extend its
+    /// In an earlier version with a time-out for each read, a client that sent single bytes could extend its
     /// start-up for ever.
     #[test]
     fn a_peer_that_dribbles_meets_the_deadline() {

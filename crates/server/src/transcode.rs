@@ -10,7 +10,7 @@ use varve_sql::encoding::Encoding;
 use crate::error::WireError;
 use crate::frame::Frame;
 
-/// The body of a message with its texts in UTF-8; `None` if it can stay as it is.
+/// Returns the body of a message with its texts in UTF-8, or `None` if it can stay as it is.
 #[inline]
 pub fn to_utf8(frame: Frame<'_>, encoding: Encoding) -> Result<Option<Vec<u8>>, WireError> {
     if encoding.converts() { converted(frame, encoding) } else { Ok(None) }
@@ -20,8 +20,8 @@ fn converted(frame: Frame<'_>, encoding: Encoding) -> Result<Option<Vec<u8>>, Wi
     if frame.body.is_ascii() {
         return Ok(None);
     }
-    // The number of bytes before the texts, and the number of texts with their zero bytes, before other
-    // fields.
+    // These are the number of bytes before the texts, and the number of texts with their zero bytes, before
+    // other fields.
     let (bytes, texts) = match frame.kind {
         b'Q' | b'E' | b'f' => (0, 1),
         b'P' | b'B' => (0, 2),

@@ -1,4 +1,5 @@
-//! Writes a connection's events to the server's log: that it was received, was authorized, or has ended.
+//! Writes a connection's events to the server's log: that it was received, that it was authorized, and that
+//! it has ended.
 //!
 //! Invariants
 //! 1. The end of a connection is logged only if its user was authorized, and if disconnections were logged at
@@ -30,7 +31,7 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// A visitor, described by the client's start-up message.
+    /// Returns the visitor that the client's start-up message describes.
     pub fn of(start: &StartUp, is_encrypted: bool) -> Visitor {
         let name = start.settings.iter().find(|(name, _)| name == "application_name");
         let mut more = name.map_or(String::new(), |(_, name)| format!(" application_name={name}"));

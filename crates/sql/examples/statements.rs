@@ -62,7 +62,7 @@ impl Random {
     }
 }
 
-/// Time this thread has had a processor, so that figures mean something on a busy machine.
+/// Returns the processor time of this thread. Other load on the machine affects it less than wall time.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
@@ -214,7 +214,7 @@ fn main() {
     println!("{} rows, {} bytes given to the sink", sink.rows, sink.bytes);
 }
 
-/// Joins by key, as TPC-C asks them.
+/// Joins by key, as in TPC-C.
 fn short_joins(session: &mut Session, sink: &mut Count, length: Duration) {
     let mut r = Random(7);
     let mut run = |name: &str, sql: &str, rows: i64| {

@@ -8,7 +8,7 @@
 //!    merging, they contain no row twice.
 //! 2. A condition leaves the filter only if the path implies it.
 //!
-//! This module knows nothing about statistics.
+//! This module does not know statistics.
 
 use varve_engine::{KeyPart, ScanIndex, TableDef};
 
@@ -34,7 +34,7 @@ fn split(condition: Expr, out: &mut Vec<Expr>) {
     }
 }
 
-/// Combines the conditions by AND again.
+/// Combines the conditions by AND.
 pub fn joined(mut conditions: Vec<Expr>) -> Option<Expr> {
     match conditions.len() {
         0 => None,
@@ -43,7 +43,7 @@ pub fn joined(mut conditions: Vec<Expr>) -> Option<Expr> {
     }
 }
 
-/// The order in which the rows are wanted: column ordinals and direction.
+/// The order in which the caller wants the rows: column ordinals and direction.
 #[derive(Debug, Clone, Default)]
 pub struct WantedOrder {
     /// Columns, first one first.
@@ -71,8 +71,8 @@ struct Candidate {
     unique: bool,
     /// Columns that follow in the key (the primary key after the columns of a secondary index).
     tail: Vec<usize>,
-    /// For an index over expressions: the conditions, with these expressions as columns after those of the
-    /// table.
+    /// The conditions, if the index is over expressions. In them, these expressions are columns after those
+    /// of the table.
     rewritten: Option<Vec<Expr>>,
 }
 
@@ -159,7 +159,7 @@ fn derived_candidates(table: &TableDef, conditions: &[Expr]) -> Vec<Candidate> {
     out
 }
 
-/// The condition with the expressions of an index replaced by columns.
+/// Returns the condition with the expressions of an index replaced by columns.
 fn rewritten(condition: &Expr, expressions: &[(String, usize)]) -> Expr {
     let mut out = condition.clone();
     out.walk_mut(&mut |e| {
@@ -170,13 +170,13 @@ fn rewritten(condition: &Expr, expressions: &[(String, usize)]) -> Expr {
     out
 }
 
-/// A text that identifies a bound expression. Bound expressions have no positions, so equal expressions have
-/// equal texts.
+/// Returns a text that identifies a bound expression. Bound expressions have no positions, so equal
+/// expressions have equal texts.
 fn shape(e: &Expr) -> String {
     format!("{e:?}")
 }
 
-/// Whether the conditions imply the predicate. Only simple cases are recognized.
+/// Returns whether the conditions imply the predicate. Only simple cases are recognized.
 fn implied(predicate: Expr, conditions: &[Expr]) -> bool {
     conjuncts(predicate).iter().all(|wanted| conditions.iter().any(|given| implies(given, wanted)))
 }
@@ -197,7 +197,7 @@ fn implies(given: &Expr, wanted: &Expr) -> bool {
     }
 }
 
-/// Whether a condition is never true if the column is NULL.
+/// Returns whether a condition is never true if the column is NULL.
 fn asks_for_value(condition: &Expr, column: usize) -> bool {
     let is_it = |e: &Expr| matches!(e, Expr::Column(c) if *c == column);
     match condition {
@@ -223,7 +223,7 @@ fn choice(candidate: Candidate, found: Match, ordered: bool) -> Choice {
     Choice { access, covered: found.covered, ordered }
 }
 
-/// The path if no condition can use an index. An index may still return the wanted order.
+/// Returns the path if no condition can use an index. An index may still return the wanted order.
 fn whole_table(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder>, limited: bool) -> Choice {
     let covered = vec![false; conditions.len()];
     let everything = [KeyRange::default()];
@@ -242,7 +242,7 @@ fn whole_table(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder
     Choice { access: Access::Full, covered, ordered: false }
 }
 
-/// Whether a scan of these ranges in key order returns the wanted order.
+/// Returns whether a scan of these ranges in key order returns the wanted order.
 fn delivers(candidate: &Candidate, ranges: &[KeyRange], order: &WantedOrder) -> bool {
     let fixed = if let [only] = ranges { only.each.unwrap_or(only.equal.len()) } else { 0 };
     let mut key = candidate.columns.iter().chain(&candidate.tail).enumerate();
@@ -286,7 +286,7 @@ fn score(candidate: &Candidate, ranges: &[KeyRange]) -> u32 {
     }
 }
 
-/// Whether there is exactly one range, regardless of the values.
+/// Returns whether there is exactly one range, regardless of the values.
 fn is_single(ranges: &[KeyRange]) -> bool {
     matches!(ranges, [only] if only.each.is_none())
 }
@@ -302,7 +302,7 @@ enum Bounding<'e> {
 }
 
 impl Bounding<'_> {
-    /// Whether all values within this bound are within another one. Both must have a constant.
+    /// Returns whether all values within this bound are within another one. Both must have a constant.
     fn is_within(&self, other: &Bounding<'_>) -> bool {
         use Bounding::{Above, Below, Equal};
         let order = |a: &Expr, b: &Expr| match (a, b) {
@@ -363,8 +363,8 @@ fn compared(op: CmpOp, column: usize, value: &Expr) -> Option<Bounding<'_>> {
     })
 }
 
-/// Ranges over a key of these columns; `None` if no condition bounds the first one. Marks the conditions that
-/// the ranges imply.
+/// Returns ranges over a key of these columns, or `None` if no condition bounds the first column. Marks the
+/// conditions that the ranges imply.
 fn ranges_for(columns: &[usize], conditions: &[&Expr], covered: &mut [bool]) -> Option<Vec<KeyRange>> {
     let mut ranges = vec![KeyRange::default()];
     let mut bounded = false;

@@ -1,4 +1,4 @@
-//! The list of sessions, with functions to end one. Also the row counts of ANALYZE. `pg_stat_activity`,
+//! The list of sessions, with functions to end one, and the row counts of ANALYZE. `pg_stat_activity`,
 //! `pg_terminate_backend` and `pg_stat_user_tables` use them.
 //!
 //! Invariants
@@ -35,7 +35,7 @@ pub enum State {
 }
 
 impl State {
-    /// The word that PostgreSQL shows.
+    /// Returns the word that PostgreSQL shows.
     pub fn word(self) -> &'static str {
         match self {
             State::Idle => "idle",
@@ -77,10 +77,10 @@ pub struct Activity {
     pub peer: Option<SocketAddr>,
     /// The database of the session.
     pub database: ObjectId,
-    /// The time.
+    /// The time when the session began.
     pub start_us: i64,
     now: Mutex<Now>,
-    /// If set, the running statement ends.
+    /// A flag that ends the running statement.
     cancel: Arc<AtomicBool>,
     /// Whether the session must end.
     is_ending: AtomicBool,
@@ -99,7 +99,8 @@ impl Activity {
         self.cancel.store(true, Ordering::SeqCst);
     }
 
-    /// Called when a statement begins. Removes an old request to cancel, but not one to end the session.
+    /// Removes an old request to cancel, but not one to end the session. The session calls this when a
+    /// statement begins.
     pub fn forget_cancel(&self) {
         self.cancel.store(false, Ordering::SeqCst);
         if self.is_ending.load(Ordering::SeqCst) {
@@ -116,13 +117,13 @@ impl Activity {
         true
     }
 
-    /// Sets the function that wakes the session when it must end. Called once.
+    /// Sets the function that wakes the session when it must end. This function is called once.
     pub fn set_ender(&self, ender: Ender) {
         let told = self.ender.set(ender);
         debug_assert!(told.is_ok(), "the end of {self:?} is told twice");
     }
 
-    /// The present activity.
+    /// Returns the present activity.
     pub fn now(&self) -> Now {
         self.now.lock().clone()
     }
@@ -167,7 +168,7 @@ impl Activity {
 pub struct Count {
     /// The number of rows.
     pub rows: u64,
-    /// The time.
+    /// The time when ANALYZE ran last.
     pub at_us: i64,
     /// The number of times that ANALYZE ran.
     pub times: i64,
@@ -203,7 +204,7 @@ impl Default for Watched {
 }
 
 impl Watched {
-    /// The time when the database was opened.
+    /// Returns the time when the database was opened.
     pub fn start_us(&self) -> i64 {
         self.start_us
     }
@@ -237,12 +238,12 @@ impl Watched {
         Seat { watched: Arc::clone(self), activity }
     }
 
-    /// All sessions, in the order in which they started.
+    /// Returns all sessions, in the order in which they started.
     pub fn sessions(&self) -> Vec<Arc<Activity>> {
         self.sessions.lock().all.clone()
     }
 
-    /// The sessions of a database.
+    /// Returns the sessions of a database.
     fn sessions_in(&self, database: ObjectId) -> Vec<Arc<Activity>> {
         self.sessions.lock().all.iter().filter(|session| session.database == database).cloned().collect()
     }
@@ -265,7 +266,7 @@ impl Watched {
         counts.insert(table, Count { rows, at_us: clock_us(), times });
     }
 
-    /// What ANALYZE found of a table, if it has looked.
+    /// Returns the result of ANALYZE for a table, if ANALYZE has counted it.
     pub fn count(&self, table: TableId) -> Option<Count> {
         self.counts.read().get(&table).copied()
     }
@@ -279,7 +280,7 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// The sessions that are still in the database.
+    /// Returns the sessions that are still in the database.
     pub fn sessions(&self) -> Vec<Arc<Activity>> {
         self.watched.sessions_in(self.database)
     }
@@ -300,7 +301,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// The number of sessions in a database.
+    /// Returns the number of sessions in a database.
     pub fn sessions_in(&self, database: ObjectId) -> usize {
         self.watched.sessions_in(database).len()
     }

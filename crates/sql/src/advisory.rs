@@ -1,6 +1,6 @@
 //! Calls of the SQL functions for advisory locks.
 //!
-//! This module does not know which session has a lock (`engine`).
+//! This module does not know which session has a lock (the engine knows it).
 
 use varve_engine::AdvisoryKey;
 

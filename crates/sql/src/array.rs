@@ -13,7 +13,7 @@ use crate::oid::{self, Oid};
 use crate::text;
 use crate::time::{Reading, TimeForms};
 
-/// An empty array for elements of this type.
+/// Returns an empty array for elements of this type.
 pub fn of(element: Oid) -> Array {
     match element {
         // A single value of char(n) is stored as varchar, but an array distinguishes the two types.
@@ -38,7 +38,7 @@ pub fn parse(text: &str, element: Oid, reading: &Reading<'_>) -> Result<Array> {
     starting_at(array, lower)
 }
 
-/// The array with this first subscript. The error is 54000 if the last one is out of range.
+/// Returns the array with this first subscript. The error is 54000 if the last one is out of range.
 pub fn starting_at(array: Array, lower_bound: i32) -> Result<Array> {
     if !array.as_ref().is_empty() && !array.as_ref().fits(lower_bound) {
         let message = format!("array lower bound is too large: {lower_bound}");
@@ -91,8 +91,8 @@ fn malformed(text: &str, detail: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT, format!("malformed array literal: \"{text}\"")).with_detail(detail)
 }
 
-/// Reads a subscript. Returns it and the rest of the text. As in PostgreSQL, a number beyond the range wraps
-/// around, and signs without digits are 0.
+/// Reads a subscript. Returns the subscript and the rest of the text. As in PostgreSQL, a number beyond the
+/// range wraps around, and signs without digits are 0.
 fn subscript(text: &str) -> Option<(i32, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '-' && c != '+').unwrap_or(text.len());
     let (written, rest) = text.split_at(end);
@@ -167,7 +167,7 @@ impl Reader<'_> {
         Err(malformed(self.text, "Junk after closing right brace."))
     }
 
-    /// Reads the next element's text; `None` for NULL.
+    /// Reads the next element's text. Returns `None` for NULL.
     fn element(&mut self) -> Result<Option<String>> {
         if self.skip('"') {
             return self.quoted().map(Some);
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Answers of PostgreSQL 15.
+    /// The expected texts are those of PostgreSQL 15.
     #[test]
     fn arrays_read_and_show_as_in_postgresql() {
         for (text, element, expected) in [

@@ -8,7 +8,7 @@
 //! 3. An entry may be out of date. The session that opens a plan's table notices this, and replaces the
 //!    entry.
 //!
-//! This module knows nothing about catalogs and sessions.
+//! This module does not know catalogs or sessions.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ pub struct PlanCache {
 }
 
 impl PlanCache {
-    /// A cache for this number of statements.
+    /// Returns a cache for this number of statements.
     pub fn new(capacity: usize) -> PlanCache {
         PlanCache { entries: FxHashMap::default(), capacity }
     }
 
-    /// The statement, if the cache has it.
+    /// Returns the statement, if the cache has it.
     pub fn find(&self, hash: u64, sql: &str, types: &[Oid], path: u32) -> Option<&Arc<Prepared>> {
         self.entries.get(&hash).filter(|p| p.is_for(sql, types, path))
     }
@@ -55,7 +55,7 @@ impl PlanCache {
     }
 }
 
-/// Hash of a statement under the search path of this number.
+/// Returns the hash of a statement under the search path of this number.
 pub fn hash(sql: &str, types: &[Oid], path: u32) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(sql.as_bytes());

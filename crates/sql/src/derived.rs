@@ -1,10 +1,10 @@
-//! Computes from a row the key of an index over expressions, and the condition of a partial index.
+//! Computes the key of an index over expressions, and the condition of a partial index, from a row.
 //!
 //! Invariants
 //! 1. A key depends only on its row, so no session is needed to compute it. `bind::index` refuses expressions
 //!    that need a session.
 //!
-//! The engine calls this module for index entries, `access` and `exec` call it for lookups.
+//! The engine calls this module for index entries. The modules `access` and `exec` call it for lookups.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Keys {
         Ok(Keys { parts, predicate: predicate.transpose()? })
     }
 
-    /// The values of a row's key; `None` if the index does not include the row.
+    /// Returns the values of a row's key, or `None` if the index does not include the row.
     pub fn values(&self, row: &Input<'_>) -> Result<Option<Vec<Value>>> {
         let (arena, cancel) = (Bump::new(), AtomicBool::new(false));
         let (random, now_us) = (Cell::new(1), Cell::new(Some(0)));

@@ -77,7 +77,7 @@ const KNOWN: [Known; 42] = [
     iso("LATIN2", tables::ISO_8859_2),
     iso("LATIN3", tables::ISO_8859_3),
     iso("LATIN4", tables::ISO_8859_4),
-    // Windows-1254 is ISO 8859-9 with characters in the place of control characters.
+    // Windows-1254 is ISO 8859-9 with other characters instead of control characters.
     iso("LATIN5", tables::WINDOWS_1254),
     iso("LATIN6", tables::ISO_8859_10),
     iso("LATIN7", tables::ISO_8859_13),
@@ -166,7 +166,7 @@ struct Table {
 
 static TABLES: [OnceLock<Table>; KNOWN.len()] = [const { OnceLock::new() }; KNOWN.len()];
 
-/// The characters of a name that matter.
+/// Returns the characters of a name that matter.
 fn plain(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase())
 }
@@ -175,7 +175,7 @@ impl Encoding {
     /// The encoding of all text in the database.
     pub const UTF8: Encoding = Encoding(6);
 
-    /// An encoding by any of its names. Characters that are not alphanumeric are ignored.
+    /// Returns an encoding by any of its names. Characters that are not alphanumeric are ignored.
     pub fn named(name: &str) -> Option<Encoding> {
         let name: String = plain(name).collect();
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| *name);
@@ -183,7 +183,7 @@ impl Encoding {
         KNOWN.iter().position(is_it).map(|number| Encoding(number as u8))
     }
 
-    /// An encoding by PostgreSQL's number.
+    /// Returns an encoding by PostgreSQL's number.
     pub fn numbered(number: i32) -> Option<Encoding> {
         let number = u8::try_from(number).ok()?;
         (usize::from(number) < KNOWN.len()).then_some(Encoding(number))
@@ -193,33 +193,33 @@ impl Encoding {
         &KNOWN[usize::from(self.0)]
     }
 
-    /// PostgreSQL's number.
+    /// Returns PostgreSQL's number of the encoding.
     pub fn number(self) -> i32 {
         i32::from(self.0)
     }
 
-    /// The first name in PostgreSQL.
+    /// Returns the first name in PostgreSQL.
     pub fn name(self) -> &'static str {
         self.known().name
     }
 
-    /// The most bytes of a character.
+    /// Returns the most bytes of a character.
     pub fn bytes_max(self) -> i32 {
         self.known().bytes_max
     }
 
-    /// Whether text must be converted.
+    /// Returns whether text must be converted.
     #[inline]
     pub fn converts(self) -> bool {
         self != Encoding::UTF8 && !matches!(self.known().conversion, Conversion::None)
     }
 
-    /// Whether text can be converted, or needs no conversion.
+    /// Returns whether text can be converted, or needs no conversion.
     pub fn is_available(self) -> bool {
         !matches!(self.known().conversion, Conversion::Lacking)
     }
 
-    /// The table, if there is one. The error is 0A000 for an encoding that is known by name only.
+    /// Returns the table, if there is one. The error is 0A000 for an encoding that is known by name only.
     fn table(self) -> Result<Option<&'static Table>> {
         match self.known().conversion {
             Conversion::None => Ok(None),
@@ -305,7 +305,7 @@ impl Table {
     }
 }
 
-/// The error 22P05.
+/// Returns the error 22P05.
 fn no_equivalent(bytes: &[u8], from: &str, to: &str) -> SqlError {
     let shown: Vec<String> = bytes.iter().map(|byte| format!("0x{byte:02x}")).collect();
     let message = format!(

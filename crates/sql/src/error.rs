@@ -4,7 +4,7 @@
 //! 1. Every error of this crate has the SQLSTATE that PostgreSQL 15 uses for the same mistake.
 //! 2. `position` counts characters from 1 in the client's text, or is absent.
 //!
-//! This module knows nothing about the error's message in the protocol. `session` decides what happens to the
+//! This module does not know the error's message in the protocol. `session` decides what happens to the
 //! transaction.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use varve_engine::PageId;
 pub struct SqlState(pub &'static str);
 
 impl SqlState {
-    /// The five characters.
+    /// Returns the five characters.
     pub fn as_str(self) -> &'static str {
         self.0
     }
@@ -135,8 +135,8 @@ states! {
 pub struct SqlError {
     /// SQLSTATE.
     pub sqlstate: SqlState,
-    /// The primary message, in lower case and without a full stop. If PostgreSQL has this error, it is
-    /// PostgreSQL's text.
+    /// The primary message, in lower case and without a full stop. If PostgreSQL has this error, the message
+    /// is PostgreSQL's text.
     pub message: Box<str>,
     /// A second sentence with the facts, if any.
     pub detail: Option<Box<str>>,
@@ -169,7 +169,7 @@ pub struct Subject {
 pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 impl SqlError {
-    /// An error with a state and a message.
+    /// Returns an error with a state and a message.
     pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Self {
         SqlError {
             sqlstate,
@@ -182,13 +182,13 @@ impl SqlError {
         }
     }
 
-    /// SQLSTATE 0A000 for `construct`, which Varve does not run.
+    /// Returns the error 0A000 for `construct`, which Varve does not run.
     pub fn unsupported(construct: impl fmt::Display) -> Self {
         SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{construct} is not supported"))
             .with_hint("Varve lacks this feature of PostgreSQL. Its README lists all such features.")
     }
 
-    /// SQLSTATE XX000, for a state that should be impossible.
+    /// Returns the error XX000, for a state that should be impossible.
     pub fn internal(what: impl fmt::Display) -> Self {
         SqlError::new(SqlState::INTERNAL_ERROR, format!("internal error: {what}")).with_hint(
             "This is a bug in Varve. The statement had no effect; the session goes on. Please report the statement, with \
@@ -203,7 +203,7 @@ impl SqlError {
         self
     }
 
-    /// The error 25006: `what` would change something, and the transaction is read-only.
+    /// Returns the error 25006: `what` would change something, and the transaction is read-only.
     pub fn read_only(what: &str) -> SqlError {
         let message = format!("cannot execute {what} in a read-only transaction");
         SqlError::new(SqlState::READ_ONLY_TRANSACTION, message)
@@ -246,7 +246,7 @@ impl SqlError {
         self
     }
 
-    /// Whether the client can repeat the transaction.
+    /// Returns whether the client can repeat the transaction.
     pub fn is_retryable(&self) -> bool {
         self.sqlstate == SqlState::SERIALIZATION_FAILURE || self.sqlstate == SqlState::DEADLOCK
     }

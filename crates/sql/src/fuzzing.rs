@@ -6,15 +6,15 @@ use crate::error::{Result, SqlState};
 use crate::parse::{self, Parsed};
 use crate::time::{self, Interval, Zone};
 
-/// The text form of an interval of months, days and microseconds.
+/// Returns the text form of an interval of months, days and microseconds.
 pub fn show_interval(interval: Interval) -> String {
     let mut shown = Vec::new();
     time::write_interval(interval, time::IntervalStyle::Postgres, &mut shown);
     String::from_utf8_lossy(&shown).into_owned()
 }
 
-/// Checks the arithmetic of intervals: each result is in range or refused, and the inverse operation restores
-/// the value.
+/// Checks the arithmetic of intervals. Each result must be in range or refused, and the inverse operation
+/// must restore the value.
 pub fn interval_arithmetic(a: Interval, b: Interval, by: f64, timestamp: i64, zone: &Zone) {
     if let Some(opposite) = a.negate() {
         assert!(opposite.negate().is_some_and(|back| back == a), "the opposite of the opposite of {a:?}");
@@ -46,7 +46,7 @@ pub fn read_statement(sql: &str) -> Result<()> {
     })
 }
 
-/// The expressions that a definition stores.
+/// Returns the expressions that a definition stores.
 fn kept_of(definition: &Definition) -> Vec<&KeptExpr> {
     match definition {
         Definition::CreateTable(t) => {

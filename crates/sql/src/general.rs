@@ -1,5 +1,5 @@
-//! The interface to the runner of general queries. These are queries that this crate's executor cannot run,
-//! such as most joins. The crate `varve-query` implements the runner with DataFusion.
+//! The interface to the runner of general queries. General queries are those that this crate's executor
+//! cannot run, such as most joins. The crate `varve-query` implements the runner with DataFusion.
 //!
 //! Invariants
 //! 1. The executor and the runner share expressions, casts, aggregates and key encoding. So values, types and
@@ -66,20 +66,21 @@ pub trait General: Send + Sync {
     /// Runs a query to its end. Returns the number of rows that were passed to `emit`.
     fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64>;
 
-    /// The steps of the query's plan, without running it. Their costs are estimated if there are rates.
+    /// Returns the steps of the query's plan, without running it. Their costs are estimated if there are
+    /// rates.
     fn explain(&self, query: Query<'_>, rates: Option<Rates>) -> Result<Step>;
 
-    /// The memory of all queries together, in bytes.
+    /// Returns the memory of all queries together, in bytes.
     fn memory_bytes(&self) -> u64;
 
-    /// Whether a smart device is configured, so that scans of tables may be faster with the runner.
+    /// Returns whether a smart device is configured, so that scans of tables may be faster with the runner.
     fn has_smart_device(&self) -> bool;
 
     /// Runs a query as `run` does, and measures each step.
     fn analyze(&self, query: Query<'_>, gauge: Gauge, emit: &mut Emit<'_>) -> Result<(u64, Analyzed)>;
 }
 
-/// What is measured for each step of a query.
+/// The measurements that are made for each step of a query.
 #[derive(Debug, Clone, Copy)]
 pub struct Gauge {
     /// Whether the time is measured.
@@ -121,8 +122,8 @@ pub struct Query<'q> {
 /// The limits of a query.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// If a sort, a group or a join needs more memory than this, it continues in temporary files, even if
-    /// more memory is free.
+    /// The memory of a sort, a group or a join, in bytes. A step that needs more continues in temporary
+    /// files, even if more memory is free.
     pub work_bytes: u64,
     /// The limit of these files.
     pub temporary: Arc<TemporaryQuota>,
@@ -140,7 +141,8 @@ pub struct OnlyRow {
     pub types: Vec<Ty>,
 }
 
-/// The values that expressions may need in addition to their row, for any thread: parameters, clock, session.
+/// The values that expressions may need in addition to their row (parameters, clock, session). Any thread can
+/// use this object.
 ///
 /// A plan that is run several times uses the same object, which is renewed for each execution.
 #[derive(Debug)]
@@ -234,7 +236,7 @@ impl Around {
         self.moment.read().clone()
     }
 
-    /// The statement's parameters, followed by this number of NULLs.
+    /// Returns the statement's parameters, followed by this number of NULLs.
     fn params_within(&self, given: usize) -> Vec<Value> {
         let own = self.statement_params();
         let mut params = self.params.read()[..own].to_vec();
@@ -252,18 +254,19 @@ impl Around {
         self.inner.lock().iter().for_each(|inner| inner.renew(next));
     }
 
-    /// Whether constants that depend on the session's settings have the same values in both.
+    /// Returns whether constants that depend on the session's settings have the same values in both objects.
     pub fn is_alike(&self, other: &Around) -> bool {
         let (one, other) = (self.moment(), other.moment());
         one.forms == other.forms && one.encoding == other.encoding
     }
 
-    /// The number of the statement's parameters. The parameters after them are the values for a subquery.
+    /// Returns the number of the statement's parameters. The parameters after them are the values for a
+    /// subquery.
     pub fn statement_params(&self) -> usize {
         self.params.read().len() - self.given.len()
     }
 
-    /// The types of the values for the subquery.
+    /// Returns the types of the values for the subquery.
     pub fn given_types(&self) -> &[Ty] {
         &self.given
     }
@@ -277,22 +280,22 @@ impl Around {
         params[first..].clone_from_slice(values);
     }
 
-    /// Whether it belongs to a subquery, which runs several times.
+    /// Returns whether it belongs to a subquery, which runs several times.
     pub fn is_within(&self) -> bool {
         self.is_inner
     }
 
-    /// The number of the run, which is the number of times that the subquery got values.
+    /// Returns the number of the run, which is the number of times that the subquery got values.
     pub fn run(&self) -> u64 {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub fn param(&self, n: usize) -> Value {
         self.params.read()[n].clone()
     }
 
-    /// The type of a parameter's value; `None` for NULL.
+    /// Returns the type of a parameter's value, or `None` for NULL.
     pub fn param_type(&self, n: usize) -> Option<Ty> {
         match n.checked_sub(self.statement_params()) {
             Some(given) => self.given.get(given).copied(),
@@ -300,7 +303,7 @@ impl Around {
         }
     }
 
-    /// The rows of a system table, each with all its columns.
+    /// Returns the rows of a system table, each with all its columns.
     pub fn system_rows(&self, table: &SystemTable) -> Result<Vec<Box<[Value]>>> {
         let world = self.with(|_, env| env.world().map(|world| table.rows(world)))?;
         Ok(world)
@@ -363,10 +366,10 @@ impl Around {
         })
     }
 
-    /// The value of a constant expression.
+    /// Returns the value of a constant expression.
     pub fn value(&self, expr: &Expr) -> Result<Value> {
-        // The items of a list are such. An evaluation begins with all parameters, and a list of 1,000
-        // literals has as many.
+        // Literals are returned at once. An evaluation begins with all parameters, and a list of 1,000
+        // literals has 1,000 parameters.
         match expr {
             Expr::Const(value) => return Ok(value.clone()),
             Expr::Param(n) => {
@@ -383,13 +386,13 @@ impl Around {
         })
     }
 
-    /// The value of a constant expression. `None` if it fails, or if it is NULL, because the type would be
-    /// lost.
+    /// Returns the value of a constant expression. Returns `None` if the evaluation fails, or if the value is
+    /// NULL, because the type would be lost.
     pub fn constant(&self, expr: &Expr) -> Option<Value> {
         self.value(expr).ok().filter(|value| !matches!(value, Value::Null))
     }
 
-    /// The number of rows that OFFSET skips, and the number that LIMIT allows.
+    /// Returns the number of rows that OFFSET skips, and the number that LIMIT allows.
     pub fn window(&self, limit: &Option<Expr>, offset: &Option<Expr>) -> Result<(u64, Option<u64>)> {
         let arena = Bump::new();
         let value = |e: &Option<Expr>| -> Result<Option<Value>> {
@@ -402,7 +405,7 @@ impl Around {
         Ok((window.skip, (window.take != u64::MAX).then_some(window.take)))
     }
 
-    /// The rows of VALUES.
+    /// Passes the rows of VALUES to `out`.
     pub fn values(&self, rows: &[Vec<Expr>], out: &mut dyn FnMut(&[Datum<'_>])) -> Result<()> {
         let mut arena = Bump::new();
         self.with(|params, env| {
@@ -417,7 +420,7 @@ impl Around {
         })
     }
 
-    /// The rows of unnest.
+    /// Passes the rows of unnest to `out`.
     pub fn unnested(&self, unnest: &Unnest, mut out: impl FnMut(&[Datum<'_>])) -> Result<()> {
         let arena = Bump::new();
         self.with(|params, env| {
@@ -429,20 +432,21 @@ impl Around {
         })
     }
 
-    /// The rows that a set-returning function returns for these arguments.
+    /// Returns the rows that a set-returning function returns for these arguments.
     pub fn set_rows(&self, function: SetFunction, arguments: &[Datum<'_>]) -> Result<SetRows> {
         let moment = self.moment();
         let look = || unless_cancelled(&moment.cancel);
         SetRows::new(function, arguments, &moment.forms.zone, &look)
     }
 
-    /// The values of generate_series.
+    /// Returns the values of generate_series.
     pub fn series(&self, bounds: &[Expr; 3], ty: Ty) -> Result<Series> {
         let arena = Bump::new();
         self.with(|params, env| Series::new(bounds, ty, params, &arena, env))
     }
 
-    /// The byte ranges of an access path, in key order. For the whole table it is one range without bounds.
+    /// Returns the byte ranges of an access path, in key order. For the whole table it is one range without
+    /// bounds.
     pub fn ranges(&self, table: &TableDef, access: &Access) -> Result<Vec<KeyBytes>> {
         let (columns, wanted) = match access {
             Access::Full => return Ok(vec![KeyBytes::default()]),
@@ -474,7 +478,7 @@ impl Around {
         self.sieved(|_| filter.map_or(Left::In, Left::If), scan, on_row)
     }
 
-    /// As `filtered`, but `left` says for each row what must still be checked.
+    /// Does the same as `filtered`, but `left` says for each row which check is left.
     pub fn sieved<'f>(
         &self,
         left: impl Fn(&RowRef<'_>) -> Left<'f>,
@@ -525,11 +529,11 @@ impl Around {
 /// Evaluates a condition on a row. Returns `None` if the evaluation failed.
 pub type Check<'c> = dyn FnMut(&Expr, RowRef<'_>) -> Option<bool> + 'c;
 
-/// What must still be checked for a row.
+/// The check that is left for a row.
 pub enum Left<'f> {
-    /// Nothing. The row does not pass.
+    /// No check is left. The row does not pass.
     Out,
-    /// Nothing. The row passes.
+    /// No check is left. The row passes.
     In,
     /// The row passes if this expression is true.
     If(&'f Expr),
@@ -551,7 +555,7 @@ impl Default for KeyBytes {
 }
 
 impl KeyBytes {
-    /// The specification of a scan of this index over the range.
+    /// Returns the specification of a scan of this index over the range.
     pub fn spec(&self, index: ScanIndex, limit_hint: Option<usize>) -> ScanSpec<'_> {
         let (lower, upper) = (self.lower.as_ref(), self.upper.as_ref());
         ScanSpec {
@@ -565,7 +569,7 @@ impl KeyBytes {
     }
 }
 
-/// The value at this fraction of the way from one number or interval to another.
+/// Returns the value at this fraction of the way from one number or interval to another.
 pub fn interpolated(from: &Value, to: &Value, part: f64) -> Result<Value> {
     match (from, to) {
         (Value::Float8(a), Value::Float8(b)) => Ok(Value::Float8(a + part * (b - a))),
@@ -578,7 +582,7 @@ pub fn interpolated(from: &Value, to: &Value, part: f64) -> Result<Value> {
     }
 }
 
-/// An empty array for elements of this type.
+/// Returns an empty array for elements of this type.
 pub fn array_of(element: Ty) -> varve_engine::Array {
     crate::array::of(element.oid())
 }

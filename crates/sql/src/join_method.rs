@@ -3,16 +3,17 @@
 /// How tables are joined by equality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum JoinMethod {
-    /// A hash join in memory. If memory is not enough, a join with files, by the cheapest method.
+    /// Joins by a hash table in memory. If the memory is not enough, joins with files, by the cheapest
+    /// method.
     #[default]
     Auto,
-    /// Reads one input once for each part of the other that fits in memory.
+    /// Reads one input once for each part of the other one that fits in memory.
     BlockNestedLoops,
     /// Sorts both inputs and merges them.
     SortMerge,
     /// Divides both inputs into partitions by hashes.
     GraceHash,
-    /// The same, with one partition that stays in memory.
+    /// Does the same as `GraceHash`, but one partition stays in memory.
     HybridHash,
 }
 
@@ -20,7 +21,7 @@ impl JoinMethod {
     /// The names that the setting takes.
     pub const NAMES: &[&str] = &["auto", "block_nested_loops", "sort_merge", "grace_hash", "hybrid_hash"];
 
-    /// The method with this name; `Auto` for any other name.
+    /// Returns the method with this name, or `Auto` for any other name.
     pub fn named(name: &str) -> JoinMethod {
         match name {
             "block_nested_loops" => JoinMethod::BlockNestedLoops,

@@ -1,6 +1,6 @@
 //! Checks that a JSON value is well formed. The value is stored exactly as it was written.
 //!
-//! This module knows nothing about the content of a value and functions that make JSON (`eval::func::json`).
+//! This module does not know the content of a value or functions that make JSON (`eval::func::json`).
 
 use crate::error::{Result, SqlError, SqlState};
 

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! 1. Rows are read with the same values and types as they were written.
-//! 2. The engine's spool limits the memory, however many rows there are. Its files count towards the
+//! 2. The engine's spool limits the memory, even if there are many rows. Its files count towards the
 //!    session's `temp_file_limit`.
 
 use std::sync::Arc;
@@ -47,17 +47,17 @@ pub struct KeptRows {
     row: Vec<u8>,
     /// The number of values in a row.
     width: usize,
-    /// Which columns are requested in binary format.
+    /// For each column, whether the client has requested it in binary format.
     pub binary: Vec<bool>,
 }
 
 impl KeptRows {
-    /// An empty list.
+    /// Returns an empty list.
     pub fn new(database: &Database, temporary: Arc<TemporaryQuota>) -> KeptRows {
         KeptRows { spool: database.spool(temporary), row: Vec::new(), width: 0, binary: Vec::new() }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> u64 {
         self.spool.len()
     }
@@ -69,7 +69,7 @@ impl KeptRows {
         Ok(self.spool.push(&self.row)?)
     }
 
-    /// The n-th row, from 0; `None` after the last row.
+    /// Returns the n-th row, counted from 0, or `None` after the last row.
     pub fn row(&mut self, n: u64) -> Result<Option<Row<'_>>> {
         let width = self.width;
         let Some(bytes) = self.spool.get(n)? else { return Ok(None) };
@@ -78,7 +78,7 @@ impl KeptRows {
         row.map(Some).ok_or_else(|| SqlError::internal("a kept row is not what was written"))
     }
 
-    /// Sends the n-th row, from 0, to the sink. Returns false after the last row.
+    /// Sends the n-th row, counted from 0, to the sink. Returns false after the last row.
     pub fn give(&mut self, n: u64, sink: &mut dyn Sink) -> Result<bool> {
         match self.row(n)? {
             Some(row) => sink.row(&row).map(|()| true),

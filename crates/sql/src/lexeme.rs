@@ -9,12 +9,12 @@
 /// The characters that PostgreSQL ignores around a value.
 pub(crate) const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 
-/// Whether the byte may be in a word.
+/// Returns whether the byte may be in a word.
 pub(crate) fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80
 }
 
-/// The end of the block comment that begins at `at`. Comments can be nested.
+/// Returns the end of the block comment that begins at `at`. Comments can be nested.
 pub(crate) fn block_comment_end(bytes: &[u8], mut at: usize) -> usize {
     let mut nesting = 0;
     while at < bytes.len() {
@@ -30,8 +30,8 @@ pub(crate) fn block_comment_end(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The end of the lexeme that begins with the `$` at `at`, and whether it is a quoted string. Otherwise it is
-/// a parameter or a word.
+/// Returns the end of the lexeme that begins with the `$` at `at`, and whether it is a quoted string.
+/// Otherwise it is a parameter or a word.
 pub(crate) fn dollar_end(bytes: &[u8], at: usize) -> (usize, bool) {
     let rest = &bytes[at + 1..];
     let tag = rest.iter().take_while(|b| is_word(**b)).count();
@@ -44,8 +44,8 @@ pub(crate) fn dollar_end(bytes: &[u8], at: usize) -> (usize, bool) {
     (found.map_or(bytes.len(), |n| body + n + quote.len()), true)
 }
 
-/// The position of the quote that continues a string literal which ended before `at`. Between them are only
-/// blanks and line comments, with at least one line end.
+/// Returns the position of the quote that continues a string literal which ended before `at`. Between them
+/// are only blanks and line comments, with at least one line end.
 pub(crate) fn continuation(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at;
     let mut has_line_end = false;

@@ -1,7 +1,7 @@
 //! varve-sql: PostgreSQL's SQL on top of the engine. It parses, binds and plans statements, and runs those
 //! that need no DataFusion.
 //!
-//! Entry points: [`SqlDatabase`] (shared), [`Session`] (one client), [`Sink`] (where results go).
+//! The entry points are [`SqlDatabase`] (shared), [`Session`] (one client) and [`Sink`] (receives results).
 
 mod access;
 mod activity;

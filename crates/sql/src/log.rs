@@ -18,7 +18,7 @@ static IS_KEPT: AtomicBool = AtomicBool::new(false);
 static LOGS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 static LOGS_DISCONNECTIONS: AtomicBool = AtomicBool::new(false);
 
-/// Where an event happened.
+/// The connection and session in which an event happened.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'s> {
     /// The number of the connection.
@@ -32,7 +32,7 @@ pub fn keep() {
     IS_KEPT.store(true, Ordering::Relaxed);
 }
 
-/// Whether events are written.
+/// Returns whether events are written.
 pub fn is_kept() -> bool {
     IS_KEPT.load(Ordering::Relaxed)
 }
@@ -44,17 +44,17 @@ pub fn keep_connections(begins: bool, ends: bool) {
     LOGS_DISCONNECTIONS.store(ends, Ordering::Relaxed);
 }
 
-/// Whether the beginnings of connections are written.
+/// Returns whether the beginnings of connections are written.
 pub fn logs_connections() -> bool {
     LOGS_CONNECTIONS.load(Ordering::Relaxed)
 }
 
-/// Whether the ends of connections are written.
+/// Returns whether the ends of connections are written.
 pub fn logs_disconnections() -> bool {
     LOGS_DISCONNECTIONS.load(Ordering::Relaxed)
 }
 
-/// Writes an event; `severity` is PostgreSQL's word: LOG, ERROR, FATAL.
+/// Writes an event. `severity` is PostgreSQL's word: LOG, ERROR, FATAL.
 pub fn write(source: Source<'_>, severity: &str, text: &str) {
     if !is_kept() {
         return;

@@ -8,7 +8,7 @@ use varve_engine::ColumnDef;
 
 use crate::names::NAME_BYTES_MAX;
 
-/// `table_column_label`, shortened as PostgreSQL does.
+/// Returns the name `table_column_label`, shortened as PostgreSQL does.
 pub fn made_name(table: &str, column: &str, label: &str) -> String {
     let column_len = if column.is_empty() { 0 } else { column.len() + 1 };
     let room = NAME_BYTES_MAX - label.len() - 1;
@@ -18,7 +18,7 @@ pub fn made_name(table: &str, column: &str, label: &str) -> String {
     if column.is_empty() { format!("{table}_{label}") } else { format!("{table}_{column}_{label}") }
 }
 
-/// A name for a constraint that is not a relation.
+/// Returns a name for a constraint that is not a relation.
 pub fn unique_name(
     table: &str,
     columns: &[ColumnDef],
@@ -29,8 +29,8 @@ pub fn unique_name(
     free_among(table, columns, key, label, &|name| !taken.iter().any(|t| t == name))
 }
 
-/// The name made of a table, the columns of a key and a label. If it is in use, the first free number is
-/// appended.
+/// Returns the name made of a table, the columns of a key and a label. If it is in use, the first free number
+/// is appended.
 pub fn free_among(
     table: &str,
     columns: &[ColumnDef],

@@ -10,10 +10,10 @@ use crate::time::{self, Reading, UNIX_SHIFT_US};
 
 /// The setting that makes a session read an earlier moment.
 pub const SETTING: &str = "as_of";
-/// What a value of the setting begins with if it is an LSN.
+/// The beginning of a value of the setting that is an LSN.
 const LSN_WORD: &str = "lsn ";
 
-/// A value of the setting; `None` if it is empty, that is, the present.
+/// Reads a value of the setting. Returns `None` if it is empty, which means the present.
 pub fn of_setting(value: &str) -> Option<AsOf> {
     let value = value.trim();
     match value.get(..LSN_WORD.len()) {
@@ -26,8 +26,8 @@ pub fn of_setting(value: &str) -> Option<AsOf> {
     }
 }
 
-/// The moment that AS OF means now. A time is read as a `timestamptz`. A time that begins with `-` is an
-/// interval before the present.
+/// Returns the moment that AS OF means now. A time is read as a `timestamptz`. A time that begins with `-` is
+/// an interval before the present.
 pub fn moment(as_of: &AsOf, reading: &Reading<'_>) -> Result<PastMoment> {
     if as_of.is_lsn {
         return lsn(&as_of.text).map(PastMoment::Lsn);
@@ -39,7 +39,7 @@ pub fn moment(as_of: &AsOf, reading: &Reading<'_>) -> Result<PastMoment> {
     Ok(PastMoment::TimeUs(us.saturating_add(UNIX_SHIFT_US)))
 }
 
-/// The moment that the value of an expression means: a `timestamptz`, or the text of an LSN.
+/// Returns the moment that the value of an expression means: a `timestamptz`, or the text of an LSN.
 pub fn of_value(value: Datum<'_>) -> Result<PastMoment> {
     match value {
         Datum::TimestampTz(us) => Ok(PastMoment::TimeUs(us.saturating_add(UNIX_SHIFT_US))),
@@ -57,7 +57,7 @@ fn interval_us(text: &str, reading: &Reading<'_>) -> Result<i64> {
     Ok(i64::from(interval.days).saturating_mul(DAY_US).saturating_add(interval.micros))
 }
 
-/// An LSN as PostgreSQL writes it: two hexadecimal numbers with a slash between.
+/// Reads an LSN as PostgreSQL writes it: two hexadecimal numbers with a slash between.
 fn lsn(text: &str) -> Result<u64> {
     let part = |part: &str| match part.len() {
         1..=8 => u32::from_str_radix(part, 16).ok().filter(|_| !part.starts_with('+')),
@@ -73,7 +73,7 @@ fn lsn(text: &str) -> Result<u64> {
     }
 }
 
-/// An LSN as PostgreSQL writes it.
+/// Returns an LSN as PostgreSQL writes it.
 pub fn shown_lsn(lsn: u64) -> String {
     format!("{:X}/{:X}", lsn >> 32, lsn as u32)
 }

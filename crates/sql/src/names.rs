@@ -6,7 +6,7 @@
 use crate::ast;
 use crate::error::{Result, SqlError, SqlState};
 
-/// A name from the parser: in lower case unless it was quoted.
+/// Returns a name from the parser, in lower case unless it was quoted.
 pub fn fold(ident: &ast::Ident) -> String {
     ident.value.clone()
 }
@@ -14,13 +14,13 @@ pub fn fold(ident: &ast::Ident) -> String {
 /// The length limit of names, in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// A name shortened to PostgreSQL's limit.
+/// Returns a name, shortened to PostgreSQL's limit.
 pub fn clipped(mut name: String) -> String {
     name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
     name
 }
 
-/// Schema (public if none is given) and name of an object.
+/// Returns schema (public if none is given) and name of an object.
 pub fn object_name(name: &ast::ObjectName) -> Result<(String, String)> {
     match name.0.as_slice() {
         [table] => Ok(("public".to_owned(), fold(table))),
@@ -29,7 +29,7 @@ pub fn object_name(name: &ast::ObjectName) -> Result<(String, String)> {
     }
 }
 
-/// The error 0A000 for a statement that names a partition and needs the whole table.
+/// Returns the error 0A000 for a statement that names a partition and needs the whole table.
 pub fn unsupported_of_part(part: &str) -> SqlError {
     SqlError::new(
         SqlState::FEATURE_NOT_SUPPORTED,
@@ -38,7 +38,7 @@ pub fn unsupported_of_part(part: &str) -> SqlError {
     .with_hint("Name the partitioned table instead.")
 }
 
-/// The error 42P01, with the name as the client wrote it.
+/// Returns the error 42P01, with the name as the client wrote it.
 pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
     let parts = name.0.iter().map(fold);
     // If no schema of the path has the name, its schema is empty.
@@ -46,7 +46,8 @@ pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
     let error =
         SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", shown.join(".")));
     match shown.as_slice() {
-        // For the session, which checks whether the role may know (`Session::of_missing_relation`).
+        // The session checks with the name of the table whether the role may know that the table exists
+        // (`Session::of_missing_relation`).
         [.., schema, table] => error.of_table(schema, table),
         _ => error,
     }
@@ -71,7 +72,8 @@ pub fn split_name(text: &str) -> (String, String) {
     }
 }
 
-/// The error if an object cannot be made: its schema does not exist (3F000), or is a system schema (42501).
+/// Returns the error for an object that cannot be made, because its schema does not exist (3F000) or is a
+/// system schema (42501).
 pub fn cannot_create(schema: &str, name: &str) -> SqlError {
     if !matches!(schema, "pg_catalog" | "information_schema") {
         return no_schema(schema);
@@ -81,7 +83,7 @@ pub fn cannot_create(schema: &str, name: &str) -> SqlError {
         .with_detail("System catalog modifications are currently disallowed.")
 }
 
-/// The error 3F000.
+/// Returns the error 3F000.
 pub fn no_schema(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist"))
 }

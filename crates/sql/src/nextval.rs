@@ -9,14 +9,14 @@ use varve_engine::SequenceDef;
 use crate::names::split_name;
 use crate::parse;
 
-/// The sequences that a default uses by names which PostgreSQL stores as OIDs: `nextval('name')`, not
+/// Returns the sequences that a default uses by names which PostgreSQL stores as OIDs: `nextval('name')`, not
 /// `nextval('name'::text)`.
 pub fn drawn_from(default: &str) -> Vec<String> {
     draws(default).into_iter().map(|(name, _)| name).collect()
 }
 
-/// The default with another name for the sequences for which `is_it` returns true. It is called with the name
-/// in the text.
+/// Returns the default with the name `new` for the sequences for which `is_it` returns true. `is_it` is
+/// called with the name in the text.
 pub fn drawing_from_another(default: &str, is_it: impl Fn(&str) -> bool, new: &str) -> String {
     let (mut out, mut copied) = (String::with_capacity(default.len()), 0);
     for (name, at) in draws(default) {
@@ -30,7 +30,7 @@ pub fn drawing_from_another(default: &str, is_it: impl Fn(&str) -> bool, new: &s
     out
 }
 
-/// The names of sequences in calls of `nextval`, with their positions.
+/// Returns the names of sequences in calls of `nextval`, with their positions.
 fn draws(default: &str) -> Vec<(String, Range<usize>)> {
     if !default.to_ascii_lowercase().contains("nextval") {
         return Vec::new();
@@ -47,7 +47,7 @@ fn draws(default: &str) -> Vec<(String, Range<usize>)> {
     (0..tokens.len()).filter_map(drawn).collect()
 }
 
-/// A sequence's name in the form for `nextval('...')`.
+/// Returns a sequence's name in the form for `nextval('...')`.
 pub fn sequence_text(schema: &str, name: &str) -> String {
     let plain = |n: &str| n.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let quoted = |n: &str| if plain(n) { n.to_owned() } else { format!("\"{}\"", n.replace('"', "\"\"")) };
@@ -55,8 +55,8 @@ pub fn sequence_text(schema: &str, name: &str) -> String {
     name.replace('\'', "''")
 }
 
-/// Whether a default uses a sequence by a name that PostgreSQL stores as an OID: `nextval('name')`, not
-/// `nextval('name'::text)`.
+/// Returns whether a default uses a sequence by a name that PostgreSQL stores as an OID: `nextval('name')`,
+/// not `nextval('name'::text)`.
 pub fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
     // The text is scanned only if it may have the name, because the catalog compares each default with each
     // sequence.

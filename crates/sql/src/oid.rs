@@ -4,7 +4,7 @@
 //! 1. `of_column` and `column_type` are inverse for every type that a column can have, except for the type
 //!    modifier.
 //!
-//! This module knows nothing about values.
+//! This module does not know values.
 
 use crate::time::IntervalFields;
 use varve_engine::{ColumnType, Moment};
@@ -12,7 +12,7 @@ use varve_engine::{ColumnType, Moment};
 /// `pg_type.oid`.
 pub type Oid = u32;
 
-/// The type is not known.
+/// The OID for a type that is not known.
 pub const UNSPECIFIED: Oid = 0;
 /// boolean
 pub const BOOL: Oid = 16;
@@ -104,22 +104,22 @@ const ARRAYS: [(Oid, Oid); 23] = [
     (OID, OIDVECTOR),
 ];
 
-/// The type of the elements of an array type or vector; `None` for other types.
+/// Returns the type of the elements of an array type or vector, or `None` for other types.
 pub fn element(array: Oid) -> Option<Oid> {
     ARRAYS.iter().find(|(_, of)| *of == array).map(|(element, _)| *element)
 }
 
-/// The type of arrays of this type; `None` if there is none.
+/// Returns the type of arrays of this type, or `None` if there is none.
 pub fn array_of(element: Oid) -> Option<Oid> {
     ARRAYS.iter().find(|(of, _)| *of == element).map(|(_, array)| *array)
 }
 
-/// Whether the type is one of the two vectors.
+/// Returns whether the type is one of the two vectors.
 pub fn is_vector(oid: Oid) -> bool {
     matches!(oid, INT2VECTOR | OIDVECTOR)
 }
 
-/// The OID and type modifier that a client sees for a column of this type.
+/// Returns the OID and type modifier that a client sees for a column of this type.
 pub fn of_column(t: &ColumnType) -> (Oid, i32) {
     match *t {
         ColumnType::Bool => (BOOL, -1),
@@ -151,7 +151,7 @@ pub fn of_column(t: &ColumnType) -> (Oid, i32) {
     }
 }
 
-/// The type modifier of a type of time. That of an interval also says which fields it has.
+/// Returns the type modifier of a type of time. The modifier of an interval also says which fields it has.
 pub fn moment_typmod(moment: Moment, digits: u8) -> i32 {
     match moment {
         Moment::Interval => IntervalFields::of_code(digits).typmod(),
@@ -163,8 +163,8 @@ fn numeric_typmod(precision: Option<(u16, i16)>) -> i32 {
     precision.map_or(-1, |(p, s)| ((i32::from(p) << 16) | (i32::from(s) & 0x7ff)) + 4)
 }
 
-/// The column type for values of the type `oid`, without modifier. `None` if Varve has no such type, and for
-/// arrays. `name`, `"char"` and `unknown` are text, and `oid` is bigint.
+/// Returns the column type for values of the type `oid`, without modifier. Returns `None` for arrays, and if
+/// Varve has no such type. `name`, `"char"` and `unknown` are text, and `oid` is bigint.
 pub fn column_type(oid: Oid) -> Option<ColumnType> {
     Some(match oid {
         BOOL => ColumnType::Bool,
@@ -188,12 +188,12 @@ pub fn column_type(oid: Oid) -> Option<ColumnType> {
     })
 }
 
-/// Whether values of this type are OIDs that are shown as names.
+/// Returns whether values of this type are OIDs that are shown as names.
 pub fn is_reg(oid: Oid) -> bool {
     matches!(oid, REGPROC | REGCLASS | REGTYPE | REGNAMESPACE | REGROLE)
 }
 
-/// `pg_type.typlen`: the number of bytes if it is fixed, otherwise -1.
+/// Returns `pg_type.typlen`: the number of bytes if it is fixed, otherwise -1.
 pub fn type_len(oid: Oid) -> i16 {
     match oid {
         BOOL | CHAR => 1,

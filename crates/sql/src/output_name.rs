@@ -4,12 +4,12 @@ use crate::ast::{self, Expr as Ast, Link, SelectItem};
 use crate::names::fold;
 use crate::ty::Ty;
 
-/// PostgreSQL's name for an output without an alias.
+/// Returns PostgreSQL's name for an output without an alias.
 pub fn output_name(e: &Ast) -> String {
     named(e).0
 }
 
-/// A name and its strength: 2 for a column or function, 1 for a type or CASE, 0 if there is no name.
+/// Returns a name and its strength: 2 for a column or function, 1 for a type or CASE, 0 if there is no name.
 fn named(e: &Ast) -> (String, u8) {
     let strong = |n: &str| (n.to_owned(), 2);
     match e {
@@ -49,7 +49,7 @@ fn named(e: &Ast) -> (String, u8) {
     }
 }
 
-/// A subquery has the name of its only output, even if that output has no name.
+/// Returns the name of a subquery. It is the name of its only output, even if that output has no name.
 fn subquery_name(body: &ast::SetExpr) -> String {
     let select = match body {
         ast::SetExpr::Query(query) => return subquery_name(&query.body),
@@ -86,12 +86,12 @@ fn type_name(t: &ast::TypeName) -> String {
     .to_owned()
 }
 
-/// The name of a part of an index's key, from its stored text.
+/// Returns the name of a part of an index's key, from its stored text.
 pub fn name_of_key(text: &str) -> String {
     crate::parse::expression(text).map_or_else(|_| "expr".to_owned(), |e| key_name(&e))
 }
 
-/// The name of a part of an index's key.
+/// Returns the name of a part of an index's key.
 pub fn key_name(e: &Ast) -> String {
     match output_name(e) {
         name if name == "?column?" => "expr".to_owned(),

@@ -33,8 +33,8 @@ struct Seen {
     backtrace: Backtrace,
 }
 
-/// Makes panics of statements be written to stderr, each with its statement and a backtrace. This is for the
-/// whole program. A second call does nothing.
+/// Switches on the log of panics in statements, for the whole program. Each panic is written to stderr with
+/// its statement and a backtrace. A second call does nothing.
 pub fn report_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -65,7 +65,7 @@ pub fn caught<T>(about: &str, step: impl FnOnce() -> T) -> Result<T, SqlError> {
     })
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,7 +1,8 @@
 //! Finds the partition of a row, and compares the bounds of partitions.
 //!
 //! Invariants
-//! 1. A row is in at most one partition: no two bounds have a common key, and DEFAULT takes the other keys.
+//! 1. A row is in at most one partition, because no two bounds have a common key, and DEFAULT takes the other
+//!    keys.
 
 use std::cmp::Ordering;
 
@@ -9,7 +10,7 @@ use varve_engine::{Bound, Datum, Edge, Part, Partitions, key_hash};
 
 use crate::eval::func::range;
 
-/// The partition of a row. `column` returns the row's columns by ordinal.
+/// Returns the partition of a row. `column` returns the row's columns by ordinal.
 pub fn of_row<'p, 'a>(partitions: &'p Partitions, column: impl Fn(usize) -> Datum<'a>) -> Option<&'p Part> {
     let key = || partitions.columns.iter().map(|c| column(*c));
     let by_hash = partitions.parts.iter().any(|part| matches!(part.bound, Bound::Hash { .. }));
@@ -27,12 +28,12 @@ pub fn of_row<'p, 'a>(partitions: &'p Partitions, column: impl Fn(usize) -> Datu
     found.or_else(|| default(partitions))
 }
 
-/// The default partition, which takes all other keys.
+/// Returns the default partition, which takes all other keys.
 pub fn default(partitions: &Partitions) -> Option<&Part> {
     partitions.parts.iter().find(|part| part.bound == Bound::Default)
 }
 
-/// Edges in the form for `range::order`.
+/// Returns edges in the form for `range::order`.
 pub fn placed(edges: &[Edge]) -> impl Iterator<Item = (i64, Datum<'_>)> {
     edges.iter().map(|edge| match edge {
         Edge::Least => (range::BELOW, Datum::Null),
@@ -41,7 +42,7 @@ pub fn placed(edges: &[Edge]) -> impl Iterator<Item = (i64, Datum<'_>)> {
     })
 }
 
-/// Whether one bound of a range is before another.
+/// Returns whether one bound of a range is before another.
 pub fn is_before(a: &[Edge], b: &[Edge]) -> bool {
     let orders = placed(a).zip(placed(b)).map(|((place, value), (other_place, other))| {
         let order = place.cmp(&other_place);

@@ -5,10 +5,10 @@
 //!    the catalog, the setting or the role has changed.
 //! 2. A search path has a number, by which the plan cache finds plans (decision 0617). In all sessions of a
 //!    process, equal paths have equal numbers, and different paths have different numbers.
-//! 3. `PUBLIC` is the search path that has only the schema `public`. It is used by sessions that have not set
-//!    a path, and for texts that the catalog stores.
+//! 3. `PUBLIC` is the search path that has only the schema `public`. Sessions that have not set a path use
+//!    it, and texts that the catalog stores are read with it.
 //!
-//! This module knows nothing about settings and sessions.
+//! This module does not know settings or sessions.
 
 use std::sync::{Arc, LazyLock};
 
@@ -32,7 +32,7 @@ pub const NOWHERE: &str = "";
 /// The most paths with numbers. If there are more, all get new numbers, and plans are made again.
 const PATHS_MAX: usize = 4096;
 
-/// A search path. Cheap to clone.
+/// A search path. It is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Path(Arc<Schemas>);
 
@@ -65,12 +65,12 @@ static PUBLIC: LazyLock<Path> = LazyLock::new(|| {
 });
 
 impl Path {
-    /// The path that has only `public`.
+    /// Returns the path that has only `public`.
     pub fn public() -> &'static Path {
         &PUBLIC
     }
 
-    /// The search path that the entries of the setting give for this role.
+    /// Returns the search path that the entries of the setting give for this role.
     pub fn of(entries: &[String], user: &str, who: Who, catalog: &Catalog) -> Path {
         let holder = Holder::of(catalog, who);
         let mut named: Vec<String> = Vec::with_capacity(entries.len());
@@ -86,27 +86,27 @@ impl Path {
         }
     }
 
-    /// The number of the path in the plan cache. 0 is the path that has only `public`.
+    /// Returns the number of the path in the plan cache. 0 is the path that has only `public`.
     pub fn number(&self) -> u32 {
         self.0.number
     }
 
-    /// The schemas that the setting names, in their order.
+    /// Returns the schemas that the setting names, in their order.
     pub fn named(&self) -> &[String] {
         &self.0.named
     }
 
-    /// The schemas in the order in which they are searched.
+    /// Returns the schemas in the order in which they are searched.
     pub fn searched(&self) -> &[String] {
         &self.0.searched
     }
 
-    /// Whether it is the path that has only `public`.
+    /// Returns whether it is the path that has only `public`.
     pub fn is_public(&self) -> bool {
         self.0.number == 0
     }
 
-    /// The schema of the object to which a name without a schema refers.
+    /// Returns the schema of the object to which a name without a schema refers.
     pub fn schema_of(&self, catalog: &Catalog, name: &str) -> Option<&str> {
         let holds = |schema: &&String| {
             catalog.resolve(schema, name).is_some() || system::table(schema, name).is_some()
@@ -114,13 +114,14 @@ impl Path {
         self.0.searched.iter().find(holds).map(String::as_str)
     }
 
-    /// Whether a name without a schema, as the client wrote it, refers to an object of `public`.
+    /// Returns whether a name without a schema, as the client wrote it, refers to an object of `public`.
     pub fn is_in_public(&self, catalog: &Catalog, written: &str) -> bool {
         !has_schema(written)
             && self.schema_of(catalog, &split_name(written).1) == Some(varve_engine::catalog::PUBLIC)
     }
 
-    /// The schema and name of the object that a name refers to. If there is none, a schema that never exists.
+    /// Returns the schema and name of the object that a name refers to. If there is no such object, the
+    /// schema is one that never exists.
     pub fn find(&self, catalog: &Catalog, name: &ast::ObjectName) -> Result<(String, String)> {
         let (schema, last) = object_name(name)?;
         if name.0.len() > 1 || self.is_public() {
@@ -129,7 +130,7 @@ impl Path {
         Ok((self.schema_of(catalog, &last).unwrap_or(NOWHERE).to_owned(), last))
     }
 
-    /// As `find`, for a name in a string.
+    /// Does the same as `find` for a name in a string.
     pub fn find_text(&self, catalog: &Catalog, written: &str) -> (String, String) {
         let (schema, last) = split_name(written);
         if self.is_public() || has_schema(written) {
@@ -138,7 +139,7 @@ impl Path {
         (self.schema_of(catalog, &last).unwrap_or(NOWHERE).to_owned(), last)
     }
 
-    /// The schema in which a new object is made. The error is 3F000 if there is none.
+    /// Returns the schema in which a new object is made. The error is 3F000 if there is none.
     pub fn place(&self, name: &str) -> Result<&str> {
         let Some(schema) = self.0.named.first() else {
             let message = "no schema has been selected to create in";
@@ -150,12 +151,12 @@ impl Path {
         Ok(schema)
     }
 
-    /// Whether a name without a schema refers to the object in this schema.
+    /// Returns whether a name without a schema refers to the object in this schema.
     pub fn sees(&self, catalog: &Catalog, schema: &str, name: &str) -> bool {
         self.0.searched.iter().any(|s| s == schema) && self.schema_of(catalog, name) == Some(schema)
     }
 
-    /// A name as it is shown: with its schema, unless it is found without.
+    /// Returns a name as it is shown. It has its schema, unless the path finds it without the schema.
     pub fn shown(&self, catalog: &Catalog, schema: &str, name: &str) -> String {
         match self.sees(catalog, schema, name) {
             true => quoted(name),
@@ -164,7 +165,7 @@ impl Path {
     }
 }
 
-/// Whether a name in a string has a schema.
+/// Returns whether a name in a string has a schema.
 pub fn has_schema(written: &str) -> bool {
     let mut is_quoted = false;
     written.chars().any(|c| {
@@ -173,8 +174,8 @@ pub fn has_schema(written: &str) -> bool {
     })
 }
 
-/// Whether a schema of the path can be used. A role that may not use `public` gets the error when a table in
-/// it is opened. System schemas are usable by every role.
+/// Returns whether a schema of the path can be used. A role that may not use `public` gets the error when a
+/// table in it is opened. System schemas are usable by every role.
 fn is_usable(name: &str, holder: &Holder, catalog: &Catalog) -> bool {
     if matches!(name, SYSTEM | INFORMATION | varve_engine::catalog::PUBLIC) {
         return name != varve_engine::catalog::PUBLIC || catalog.has_schema(name);
@@ -183,7 +184,7 @@ fn is_usable(name: &str, holder: &Holder, catalog: &Catalog) -> bool {
     schema.is_some_and(|s| holder.may_any(catalog, &Object::schema(s), &[Rights::USAGE]))
 }
 
-/// The path with these schemas, with its number.
+/// Returns the path with these schemas, which has its number.
 fn known(named: Vec<String>) -> Path {
     let mut known = KNOWN.lock();
     if let Some(path) = known.paths.get(named.as_slice()) {
@@ -204,7 +205,7 @@ fn known(named: Vec<String>) -> Path {
     path
 }
 
-/// The entries of the setting's value; `None` if it is not a list of names.
+/// Returns the entries of the setting's value, or `None` if it is not a list of names.
 pub fn entries(value: &str) -> Option<Vec<String>> {
     let (mut entries, mut rest) = (Vec::new(), value.trim_start());
     if rest.is_empty() {
@@ -221,7 +222,7 @@ pub fn entries(value: &str) -> Option<Vec<String>> {
     }
 }
 
-/// The first entry of a list, and the text after it.
+/// Returns the first entry of a list, and the text after it.
 fn entry(list: &str) -> Option<(String, &str)> {
     let Some(mut rest) = list.strip_prefix('"') else {
         let end = list.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(list.len());

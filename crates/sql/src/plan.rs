@@ -47,17 +47,17 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Whether it is an INSERT that can run several times, each time with the parameters of a row.
+    /// Returns whether it is an INSERT that can run several times, each time with the parameters of a row.
     pub fn repeats(&self) -> bool {
         matches!(self, Plan::Insert(Insert { source: InsertSource::Values(_), .. }))
     }
 
-    /// Whether it is an INSERT that searches for rows with the keys of its rows (ON CONFLICT).
+    /// Returns whether it is an INSERT that searches for rows with the keys of its rows (ON CONFLICT).
     pub fn looks_for_conflicts(&self) -> bool {
         matches!(self, Plan::Insert(insert) if !matches!(insert.on_conflict, OnConflict::Fail))
     }
 
-    /// The table that the plan changes, if any.
+    /// Returns the table that the plan changes, if any.
     pub fn changed_table(&self) -> Option<&Arc<TableDef>> {
         match self {
             Plan::Select(_) => None,
@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// The query whose rows the plan returns or inserts.
+    /// Returns the query whose rows the plan returns or inserts.
     pub fn query(&self) -> Option<&Select> {
         match self {
             Plan::Select(select) => Some(select),
@@ -76,7 +76,7 @@ impl Plan {
         }
     }
 
-    /// The general query that the plan runs or that finds its rows, if there is one.
+    /// Returns the general query that the plan runs or that finds its rows, if there is one.
     pub fn general(&self) -> Option<&Select> {
         match self {
             Plan::Select(select) => Some(select).filter(|s| s.general),
@@ -86,7 +86,7 @@ impl Plan {
         }
     }
 
-    /// The part that finds the rows to change, if a general query does.
+    /// Returns the part that finds the rows to change, if a general query finds them.
     pub fn found(&self) -> Option<&RowFinder> {
         match self {
             Plan::Update(u) => u.found.as_deref(),
@@ -95,7 +95,7 @@ impl Plan {
         }
     }
 
-    /// Whether a READ ONLY transaction refuses it.
+    /// Returns whether a READ ONLY transaction refuses it.
     pub fn writes(&self) -> bool {
         !matches!(self, Plan::Select(Select { lock: None, .. }))
     }

@@ -10,14 +10,14 @@
 #[cfg(debug_assertions)]
 use std::sync::OnceLock;
 
-/// Whether this fault is switched on.
+/// Returns whether this fault is switched on.
 #[cfg(debug_assertions)]
 pub fn planted(name: &str) -> bool {
     static ACTIVE: OnceLock<Option<String>> = OnceLock::new();
     ACTIVE.get_or_init(|| std::env::var("VARVE_PLANTED").ok()).as_deref() == Some(name)
 }
 
-/// Whether this fault is switched on. It never is in a build without debug assertions.
+/// Returns whether this fault is switched on. It never is in a build without debug assertions.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub const fn planted(_name: &str) -> bool {

@@ -7,7 +7,7 @@
 //!    which is set once.
 //! 3. The state of one execution is in the `Portal`.
 //!
-//! This module knows nothing about names of statements (`session`) and transactions.
+//! This module does not know names of statements (`session`) or transactions.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -82,7 +82,7 @@ pub struct Prepared {
 /// The moment that a query with AS OF reads.
 #[derive(Debug)]
 pub(crate) enum MomentOf {
-    /// As it is written.
+    /// The moment as it is written.
     Text(AsOf),
     /// The value of an expression that reads no row. It is a `timestamptz`, or the text of an LSN.
     Value(Expr),
@@ -127,28 +127,28 @@ impl Prepared {
         }
     }
 
-    /// Parameter types for ParameterDescription, `$1` first.
+    /// Returns the parameter types for ParameterDescription, `$1` first.
     pub fn param_types(&self) -> &[Oid] {
         &self.param_oids
     }
 
-    /// The column type as which the parameter `index` (from 0) is decoded. It is text for types without a
-    /// column type, including arrays.
+    /// Returns the column type as which the parameter `index` (from 0) is decoded. It is text for types
+    /// without a column type, including arrays.
     pub fn param_column_type(&self, index: usize) -> ColumnType {
         self.param_oids.get(index).and_then(|o| oid::column_type(*o)).unwrap_or(ColumnType::Text)
     }
 
-    /// Result columns, or `None` (NoData) if the statement returns no rows.
+    /// Returns the result columns, or `None` (NoData) if the statement returns no rows.
     pub fn columns(&self) -> Option<&[Column]> {
         self.columns.as_deref()
     }
 
-    /// The text that was prepared.
+    /// Returns the text that was prepared.
     pub fn sql(&self) -> &str {
         &self.sql
     }
 
-    /// Whether this is the statement for this text, these declared types and this path.
+    /// Returns whether this is the statement for this text, these declared types and this path.
     pub(crate) fn is_for(&self, sql: &str, declared: &[Oid], path: u32) -> bool {
         self.path == path && *self.sql == *sql && *self.declared == *declared
     }
@@ -188,29 +188,30 @@ pub(crate) fn trimmed<'a>(types: &[Ty], params: &[Datum<'a>]) -> Vec<Datum<'a>> 
     params.iter().enumerate().map(trim).collect()
 }
 
-/// The number of savepoints that were open when a portal was made; `ENDED` once they were rolled back.
+/// The number of savepoints that were open when a portal was made. It is `ENDED` after these were rolled
+/// back.
 #[derive(Debug)]
 pub(crate) struct PortalLife(AtomicUsize);
 
 const ENDED: usize = usize::MAX;
 
 impl PortalLife {
-    /// The state of a portal that is made after this number of savepoints.
+    /// Returns the state of a portal that is made after this number of savepoints.
     pub(crate) fn new(savepoints: usize) -> PortalLife {
         PortalLife(AtomicUsize::new(savepoints))
     }
 
-    /// Whether its portal may run.
+    /// Returns whether its portal may run.
     pub(crate) fn is_open(&self) -> bool {
         self.0.load(Ordering::Relaxed) != ENDED
     }
 
-    /// Called when the savepoint is released. The portal then belongs to the one before.
+    /// Records that the savepoint is released. The portal then belongs to the savepoint before it.
     pub(crate) fn adopt(&self, savepoint: usize) {
         self.0.fetch_min(savepoint, Ordering::Relaxed);
     }
 
-    /// Called when everything after this savepoint is rolled back.
+    /// Ends the portal if it was made after this savepoint, because everything after it is rolled back.
     pub(crate) fn end_behind(&self, savepoint: usize) {
         if self.0.load(Ordering::Relaxed) > savepoint {
             self.0.store(ENDED, Ordering::Relaxed);
@@ -218,20 +219,20 @@ impl PortalLife {
     }
 }
 
-/// The state of one portal between Execute messages. A new one starts at the beginning.
+/// The state of one portal between Execute messages. A new portal starts at the beginning.
 #[derive(Debug, Default)]
 pub struct Portal {
     pub(crate) pending: Option<PendingRows>,
     /// Whether all rows were returned.
     pub(crate) finished: bool,
-    /// Set if the portal was made after a savepoint.
+    /// The state of the portal, if it was made after a savepoint.
     pub(crate) life: Option<Arc<PortalLife>>,
     /// The entry in `pg_cursors`, if it has a name.
     pub(crate) shown: Option<Arc<HeldCursor>>,
 }
 
 impl Portal {
-    /// Whether no older savepoint has been rolled back since it was made.
+    /// Returns whether no older savepoint has been rolled back since it was made.
     pub fn is_open(&self) -> bool {
         self.life.as_ref().is_none_or(|life| life.is_open())
     }

@@ -24,7 +24,8 @@ use crate::utility::Utility;
 use crate::utility::role::{Objects, RoleCommand};
 
 impl Path {
-    /// A definition with its names' schemas filled in; error 3F000 if there is no schema for the new object.
+    /// Returns a definition whose names have their schemas. The error is 3F000 if there is no schema for the
+    /// new object.
     pub fn definition<'s>(
         &self,
         catalog: &Catalog,
@@ -57,7 +58,7 @@ impl Path {
         Ok(Cow::Owned(statement))
     }
 
-    /// A command with its names' schemas filled in; error 42P01 for objects that do not exist.
+    /// Returns a command whose names have their schemas. The error is 42P01 for objects that do not exist.
     pub fn command<'s>(&self, catalog: &Catalog, command: &'s Utility) -> Result<Cow<'s, Utility>> {
         if self.is_public() {
             return Ok(Cow::Borrowed(command));
@@ -176,7 +177,7 @@ impl Names<'_> {
         Ok(())
     }
 
-    /// The text with schemas added to the names of sequences.
+    /// Returns the text with schemas added to the names of sequences.
     fn with_schemas(&self, text: &str) -> Result<String> {
         let tokens = parse::tokens(text)?;
         let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
@@ -201,7 +202,7 @@ impl Names<'_> {
 /// Functions whose first argument names a sequence.
 const SEQUENCE_FUNCTIONS: [&str; 3] = ["nextval", "currval", "setval"];
 
-/// A name without its schema.
+/// Returns a name that has no schema, or `None` if it has one.
 fn plain(name: &ObjectName) -> Option<String> {
     match name.0.as_slice() {
         [part] => Some(fold(part)),

@@ -15,7 +15,7 @@ use varve_engine::{Catalog, DatabaseDef, Grant, ObjectId, Rights, RoleDef, Schem
 
 use crate::error::{SqlError, SqlState};
 
-/// A role; `None` is a name that is not a role.
+/// A role. `None` stands for a name that is not a role.
 pub type Who = Option<ObjectId>;
 
 /// The kind of an object with rights.
@@ -31,12 +31,12 @@ pub enum Kind {
     Schema,
     /// A database.
     Database,
-    /// An index, which only has an owner: that of its table.
+    /// An index. It has only an owner, which is that of its table.
     Index,
 }
 
 impl Kind {
-    /// The word in error messages.
+    /// Returns the word in error messages.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Table => "table",
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// All rights on an object of this kind.
+    /// Returns all rights on an object of this kind.
     pub fn all(self) -> Rights {
         match self {
             Kind::Table | Kind::View => Rights(0b111_1111),
@@ -72,22 +72,22 @@ pub struct Object {
 }
 
 impl Object {
-    /// An object.
+    /// Returns an object.
     pub fn new(id: impl Into<ObjectId>, kind: Kind, name: &str) -> Object {
         Object { id: id.into(), kind, name: name.to_owned() }
     }
 
-    /// A schema.
+    /// Returns a schema.
     pub fn schema(def: &SchemaDef) -> Object {
         Object::new(def.id, Kind::Schema, &def.name)
     }
 
-    /// A database.
+    /// Returns a database.
     pub fn database(def: &DatabaseDef) -> Object {
         Object::new(def.id, Kind::Database, &def.name)
     }
 
-    /// The rights on the object, including the default rights.
+    /// Returns the rights on the object, including the default rights.
     pub fn grants(&self, catalog: &Catalog) -> Vec<Grant> {
         let owner = catalog.owner(self.id);
         let granted = catalog.about(self.id).and_then(|about| about.grants.clone());
@@ -106,12 +106,12 @@ impl Object {
         grants
     }
 
-    /// The error 42501 for a missing right.
+    /// Returns the error 42501 for a missing right.
     pub fn denied(&self) -> SqlError {
         denied(format!("permission denied for {} {}", self.kind.word(), self.name))
     }
 
-    /// The error 42501 if the object belongs to another role.
+    /// Returns the error 42501 if the object belongs to another role.
     pub fn not_owned(&self) -> SqlError {
         denied(format!("must be owner of {} {}", self.kind.word(), self.name))
     }
@@ -140,17 +140,17 @@ pub enum Needed {
     System(&'static str),
 }
 
-/// The error 42501.
+/// Returns the error 42501.
 pub fn denied(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
 }
 
-/// The error 42704.
+/// Returns the error 42704.
 pub fn no_role(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
 }
 
-/// The error 22023, if the role is the value of a setting.
+/// Returns the error 22023, if the role is the value of a setting.
 pub fn no_such_value(name: &str) -> SqlError {
     SqlError { sqlstate: SqlState::INVALID_PARAMETER_VALUE, ..no_role(name) }
 }
@@ -162,7 +162,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The role and its memberships in the catalog. A dropped role has none.
+    /// Returns the role with its memberships in the catalog. A dropped role has none.
     pub fn of(catalog: &Catalog, who: Who) -> Holder {
         let Some(id) = who else { return Holder { roles: SmallVec::new(), is_superuser: true } };
         let is_superuser = catalog.role_by_id(id).is_some_and(|role| role.is_superuser);
@@ -174,22 +174,22 @@ impl Holder {
         Holder { roles, is_superuser }
     }
 
-    /// Whether the role has all rights.
+    /// Returns whether the role has all rights.
     pub fn is_superuser(&self) -> bool {
         self.is_superuser
     }
 
-    /// Whether it may act as this role.
+    /// Returns whether it may act as this role.
     pub fn is(&self, role: ObjectId) -> bool {
         self.is_superuser || self.roles.contains(&role)
     }
 
-    /// Whether it owns the object.
+    /// Returns whether it owns the object.
     pub fn owns(&self, catalog: &Catalog, object: &Object) -> bool {
         self.is(catalog.owner(object.id))
     }
 
-    /// Whether it has any of these rights.
+    /// Returns whether it has any of these rights.
     pub fn may_any(&self, catalog: &Catalog, object: &Object, rights: &[Rights]) -> bool {
         self.is_superuser || {
             let held = self.rights_on(catalog, object);
@@ -203,7 +203,7 @@ impl Holder {
         grants.iter().filter(|g| mine(g)).fold(self.rights_on_all(object.kind), |all, g| all.with(g.rights))
     }
 
-    /// Rights by `pg_read_all_data` and `pg_write_all_data`.
+    /// Returns the rights that the role has as a member of `pg_read_all_data` and `pg_write_all_data`.
     fn rights_on_all(&self, kind: Kind) -> Rights {
         let (mut rights, is_schema) = (Rights::default(), kind == Kind::Schema);
         if kind == Kind::Database {
@@ -219,14 +219,14 @@ impl Holder {
         rights
     }
 
-    /// Whether it may grant this right.
+    /// Returns whether it may grant this right.
     pub fn may_grant(&self, catalog: &Catalog, object: &Object, right: Rights) -> bool {
         let mine = |g: &Grant| g.grantee.is_some_and(|grantee| self.roles.contains(&grantee));
         self.owns(catalog, object) || object.grants(catalog).iter().any(|g| mine(g) && g.grantable.has(right))
     }
 
-    /// The rights that the role may grant, and the grantor: owners grant as themselves, others as the role
-    /// that has the grant option.
+    /// Returns the grantor and the rights that the role may grant. An owner grants as itself, another role as
+    /// the role that has the grant option.
     pub fn grantable(&self, catalog: &Catalog, object: &Object, wanted: Rights) -> (ObjectId, Rights) {
         let owner = catalog.owner(object.id);
         if self.is(owner) {
@@ -240,7 +240,8 @@ impl Holder {
     }
 }
 
-/// The role and all roles of which it is a member. `through` says whether the memberships of a role count.
+/// Returns the role and all roles of which it is a member. `through` says whether the memberships of a role
+/// count.
 pub fn memberships(
     catalog: &Catalog,
     role: ObjectId,
@@ -272,7 +273,8 @@ pub fn grant(grants: &mut Vec<Grant>, new: Grant) {
     }
 }
 
-/// Whether a grant option would be circular: the grantor has it only because the grantee has it.
+/// Returns whether a grant option would be circular, because the grantor has it only as long as the grantee
+/// has it.
 pub fn is_circular(grants: &[Grant], new: &Grant, owner: ObjectId) -> bool {
     let Some(grantee) = new.grantee.filter(|_| new.grantable != Rights::default()) else { return false };
     if new.grantor == owner {
@@ -288,8 +290,8 @@ pub fn is_circular(grants: &[Grant], new: &Grant, owner: ObjectId) -> bool {
     new.grantable.without(left) != Rights::default()
 }
 
-/// Revokes the rights in `gone`, or only their grant option. False if other roles have got rights through
-/// them, and `cascade` does not allow to revoke those, too.
+/// Revokes the rights and the grant options that `gone` lists. If the grantee has granted such rights to
+/// other roles, these are revoked, too, provided that `cascade` is set. Otherwise the result is false.
 pub fn revoke(grants: &mut Vec<Grant>, gone: Grant, cascade: bool) -> bool {
     let Some(at) = grants.iter().position(|g| g.grantee == gone.grantee && g.grantor == gone.grantor) else {
         return true;

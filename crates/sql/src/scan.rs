@@ -30,7 +30,7 @@ pub enum Literal<'a> {
 }
 
 impl Literal<'_> {
-    /// PostgreSQL's type of the literal. Strings are unknown (0).
+    /// Returns PostgreSQL's type of the literal. Strings are unknown (0).
     fn type_oid(self) -> Oid {
         match self {
             Literal::Int(n) if i32::try_from(n).is_ok() => oid::INT4,
@@ -50,7 +50,7 @@ pub struct Lifted<'a> {
     pub types: Vec<Oid>,
     /// The literals, `types.len()` for each row.
     pub literals: Vec<Literal<'a>>,
-    /// The number of rows of the template; 1 unless rows were collapsed.
+    /// The number of rows that the template stands for. It is 1 unless rows were collapsed.
     pub row_count: usize,
     /// Whether `text` may be used in place of the original.
     pub usable: bool,
@@ -427,7 +427,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         rows.row_literals = self.out.literals.len();
     }
 
-    /// Called at the end of the statement, when the last row is still open. Text after the last row
+    /// Ends the last row, which is still open at the end of the statement. Text after the last row
     /// (RETURNING, ON CONFLICT) makes the row differ from the template, so only plain lists are collapsed.
     fn close_rows(&mut self) {
         if self.rows.as_ref().is_some_and(|r| r.template.is_some()) {

@@ -5,7 +5,7 @@
 //! 1. A password is never stored. The stored verifier is not enough to log in.
 //! 2. The time of a comparison of keys does not depend on their content.
 //!
-//! This module knows nothing about the message exchange of a login (`varve-server`).
+//! This module does not know the message exchange of a login (`varve-server`).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    /// The verifier of a new password, with a salt from the system.
+    /// Returns the verifier of a new password, with a salt from the system.
     pub fn of_password(password: &str) -> Result<Verifier> {
         let mut salt = vec![0; SALT_BYTES];
         getrandom::fill(&mut salt).map_err(|_| SqlError::internal("the system gives no random bits"))?;
@@ -56,8 +56,8 @@ impl Verifier {
         Verifier { iterations, salt, stored_key, server_key: mac(&salted, &[b"Server Key"]) }
     }
 
-    /// A verifier for a role that does not exist, made of a name and a secret. The same name always gets the
-    /// same salt, so a client cannot tell such a role from one with another password.
+    /// Returns a verifier for a role that does not exist, made of a name and a secret. The same name always
+    /// gets the same salt, so a client cannot tell such a role from one with another password.
     pub fn of_nobody(name: &str, secret: &[u8]) -> Verifier {
         let salt = mac(secret, &[b"salt", name.as_bytes()])[..SALT_BYTES].to_vec();
         let unknown = mac(secret, &[b"key", name.as_bytes()]);
@@ -79,7 +79,7 @@ impl Verifier {
         })
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     pub fn to_text(&self) -> String {
         let [salt, stored, server] =
             [&self.salt[..], &self.stored_key, &self.server_key].map(|b| STANDARD.encode(b));
@@ -105,7 +105,7 @@ fn mac(key: &[u8], parts: &[&[u8]]) -> Key {
     mac.finalize().into_bytes().into()
 }
 
-/// PBKDF2 for one block, which is what SCRAM calls Hi().
+/// Computes PBKDF2 for one block. SCRAM calls this function Hi().
 fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> Key {
     let mut block = mac(password, &[salt, &1u32.to_be_bytes()]);
     let mut sum = block;

@@ -38,7 +38,7 @@ impl SequenceMemory {
         *self.0.lock() = Remembered::default();
     }
 
-    /// currval
+    /// Computes currval.
     pub fn current(&self, sequence: &SequenceDef) -> Result<i64> {
         self.0.lock().values.get(&sequence.id.0).copied().ok_or_else(|| {
             let message =
@@ -47,7 +47,7 @@ impl SequenceMemory {
         })
     }
 
-    /// lastval
+    /// Computes lastval.
     pub fn last(&self, catalog: &Catalog, who: Who) -> Result<i64> {
         let remembered = self.0.lock();
         let last = remembered.last.and_then(|id| Some((id, remembered.values.get(&id).copied()?)));

@@ -7,8 +7,7 @@
 //!    `temp_file_limit` have an effect.
 //! 2. A rollback undoes SET, also to a savepoint. COMMIT undoes SET LOCAL, unless a SET came after it.
 //!
-//! This module knows nothing about transactions. The session calls `commit`, `rollback`, and at a savepoint
-//! `mark`.
+//! This module does not know transactions. The session calls `commit`, `rollback`, and at a savepoint `mark`.
 
 mod foreign;
 mod quantity;
@@ -40,27 +39,27 @@ enum Kind {
     Free,
     /// on or off
     Bool,
-    /// Only these, in upper or lower case. The spelling in the list is stored.
+    /// Only these words, in upper or lower case. The spelling in the list is stored.
     OneOf(&'static [&'static str]),
-    /// Only the shown value, because any other would change results.
+    /// Only the shown value, because any other value would change results.
     Fixed(&'static [&'static str]),
-    /// Cannot be set.
+    /// A value that cannot be set.
     ReadOnly,
-    /// Set in the server's configuration, and unchanged until the next start.
+    /// A value from the server's configuration, unchanged until the next start.
     Configured,
-    /// As `Configured`, for a time, which is stored as milliseconds.
+    /// The same as `Configured` for a time, which is stored as milliseconds.
     ConfiguredTime,
-    /// A role; the session checks it.
+    /// A role. The session checks it.
     Role,
     /// A time, in milliseconds unless it has a unit. It is stored as milliseconds.
     Duration,
-    /// As `Duration`, but not 0.
+    /// The same as `Duration`, but not 0.
     SomeTime,
-    /// As `Duration`, or -1 for none.
+    /// The same as `Duration`, or -1 for no time.
     DurationOrNone,
     /// A number in this unit, between two limits. It is stored without the unit.
     Number(Unit, f64, f64),
-    /// Set when a connection begins, by the server's configuration.
+    /// A value that the server's configuration sets when a connection begins.
     AtConnection,
     /// A whole number up to this one.
     Count(u32),
@@ -195,7 +194,7 @@ const SETTINGS: &[Setting] = &[
     setting("xmloption", "content", Kind::Free),
 ];
 
-/// The spelling of a name, if it is not lower case.
+/// Returns the spelling of a name, if it is not lower case.
 fn display_name(name: &'static str) -> &'static str {
     match name {
         "datestyle" => "DateStyle",
@@ -247,7 +246,7 @@ struct Replaced {
     hidden: Option<Option<String>>,
 }
 
-/// All settings.
+/// Returns all settings.
 fn every() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().chain(foreign::WITHOUT_EFFECT).chain(foreign::FIXED)
 }
@@ -256,7 +255,7 @@ fn find(name: &str) -> Option<&'static Setting> {
     every().find(|s| s.name == name)
 }
 
-/// The error 42704.
+/// Returns the error 42704.
 fn unknown(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
@@ -267,7 +266,7 @@ fn invalid(name: &str, value: &str) -> SqlError {
 }
 
 impl Settings {
-    /// The value, as SHOW prints it.
+    /// Returns the value, as SHOW prints it.
     pub fn get(&self, name: &str) -> Result<String> {
         let lower = name.to_ascii_lowercase();
         if let Some(value) = self.values.get(&lower) {
@@ -291,7 +290,7 @@ impl Settings {
         self.values.insert(name.to_owned(), value.to_owned());
     }
 
-    /// SET and RESET (`None`).
+    /// Runs SET, or RESET (`None`).
     pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let (name, value) = match value {
             Some(value) => {
@@ -311,15 +310,15 @@ impl Settings {
         Ok(())
     }
 
-    /// SET ROLE and SET SESSION AUTHORIZATION. The name is stored together with the role's number, so that
-    /// both are undone together.
+    /// Runs SET ROLE or SET SESSION AUTHORIZATION. The name is stored together with the role's number, so
+    /// that both are undone together.
     pub fn set_role(&mut self, name: &str, value: &str, id: Option<u32>, local: bool) -> Result<()> {
         self.set(name, Some(value), local)?;
         self.replace(number_of(name), id.map(|id| id.to_string()), local);
         Ok(())
     }
 
-    /// The number that was stored with a role's name.
+    /// Returns the number that was stored with a role's name.
     pub fn role_number(&self, name: &str) -> Option<u32> {
         self.values.get(&number_of(name))?.parse().ok()
     }
@@ -341,7 +340,7 @@ impl Settings {
         put_back(&mut self.values, name, value);
     }
 
-    /// RESET ALL
+    /// Runs RESET ALL.
     pub fn reset_all(&mut self) {
         let names = self.values.keys().chain(self.initial.keys());
         // The role of the session stays unchanged.
@@ -352,7 +351,7 @@ impl Settings {
         }
     }
 
-    /// Called at a savepoint. Returns the position for `rollback_to`.
+    /// Records a savepoint. Returns the position for `rollback_to`.
     pub fn mark(&mut self) -> usize {
         self.marked = self.replaced.len();
         self.marked
@@ -368,7 +367,7 @@ impl Settings {
         self.marked = mark;
     }
 
-    /// Called when the transaction commits. Ends SET LOCAL.
+    /// Ends SET LOCAL, because the transaction commits.
     pub fn commit(&mut self) {
         if self.hidden.is_empty() && self.replaced.is_empty() {
             self.marked = 0;
@@ -382,17 +381,17 @@ impl Settings {
         self.marked = 0;
     }
 
-    /// Called when the transaction is rolled back. Undoes every SET in it.
+    /// Undoes every SET of the transaction, because it is rolled back.
     pub fn rollback(&mut self) {
         self.rollback_to(0);
     }
 
-    /// Whether a value has changed since the last call.
+    /// Returns whether a value has changed since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// The settings that must be reported to the client, because they have changed.
+    /// Returns the settings that must be reported to the client, because they have changed.
     pub fn reports(&mut self) -> Vec<(&'static str, String)> {
         let mut out = Vec::new();
         for s in SETTINGS.iter().filter(|s| s.reported) {
@@ -405,13 +404,13 @@ impl Settings {
         out
     }
 
-    /// The time zone.
+    /// Returns the time zone.
     pub fn zone(&self) -> Zone {
         let known = self.values.get("timezone").and_then(|value| Zone::of_setting(value).ok().flatten());
         known.map_or(Zone::UTC, |(zone, _)| zone)
     }
 
-    /// The present DateStyle, and the one after RESET. SET keeps the parts that it does not name.
+    /// Returns the present DateStyle, and the one after RESET. SET keeps the parts that it does not name.
     fn date_styles(&self) -> [DateStyle; 2] {
         [&self.values, &self.initial].map(|values| {
             let set = values.get("datestyle").map(|value| date_style(value, DateStyle::ISO, DateStyle::ISO));
@@ -419,7 +418,7 @@ impl Settings {
         })
     }
 
-    /// The formats of times.
+    /// Returns the formats of times.
     pub fn forms(&self) -> TimeForms {
         let of = |name: &str| self.values.get(name).map(String::as_str).unwrap_or_default();
         let [dates, _] = self.date_styles();
@@ -430,55 +429,55 @@ impl Settings {
         }
     }
 
-    /// The encoding of the client.
+    /// Returns the encoding of the client.
     pub fn encoding(&self) -> Encoding {
         self.values.get("client_encoding").and_then(|name| Encoding::named(name)).unwrap_or_default()
     }
 
-    /// How general queries join tables by equality.
+    /// Returns how general queries join tables by equality.
     pub fn join_method(&self) -> JoinMethod {
         self.values.get("join_method").map(|name| JoinMethod::named(name)).unwrap_or_default()
     }
 
-    /// Whether general queries use a smart device for scans.
+    /// Returns whether general queries use a smart device for scans.
     pub fn smart_scan(&self) -> SmartMode {
         self.values.get("smart_scan").map(|name| SmartMode::named(name)).unwrap_or_default()
     }
 
-    /// The access method of new tables without USING.
+    /// Returns the access method of new tables without USING.
     pub fn table_method(&self) -> TableMethod {
         let name = self.values.get(table_method::SETTING);
         name.and_then(|name| TableMethod::named(name).ok().flatten()).unwrap_or_default()
     }
 
-    /// The milliseconds of a duration setting.
+    /// Returns the milliseconds of a duration setting.
     pub fn millis(&self, name: &str) -> u64 {
         self.values.get(name).and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
-    /// The time of a setting; `None` if it has none.
+    /// Returns the time of a setting, or `None` if it has none.
     pub fn duration(&self, name: &str) -> Option<Duration> {
         self.values.get(name)?.parse().ok().map(Duration::from_millis)
     }
 
-    /// The bytes of memory of a setting; `None` if it is not set.
+    /// Returns the bytes of memory of a setting, or `None` if it is not set.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         self.values.get(name)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
     }
 
-    /// The value of a setting that is a number.
+    /// Returns the value of a setting that is a number.
     pub fn real(&self, name: &str) -> f64 {
         let own = self.values.get(name).map(String::as_str);
         let value = own.or_else(|| find(name).map(|setting| setting.default));
         value.and_then(|value| value.parse().ok()).unwrap_or_default()
     }
 
-    /// Whether a setting was set to this value, which is not its default.
+    /// Returns whether a setting was set to this value, which is not its default.
     pub fn is(&self, name: &str, value: &str) -> bool {
         self.values.get(name).is_some_and(|v| v == value)
     }
 
-    /// Whether a boolean setting is on.
+    /// Returns whether a boolean setting is on.
     pub fn is_on(&self, name: &str) -> bool {
         self.get(name).is_ok_and(|v| v == "on")
     }
@@ -518,14 +517,14 @@ fn date_style(value: &str, before: DateStyle, reset: DateStyle) -> Result<DateSt
     })
 }
 
-/// The name of a setting that can be set but has no effect.
+/// Returns the name of a setting that can be set but has no effect.
 pub fn without_effect(name: &str) -> Option<&'static str> {
     // A deadlock is found immediately, and not after a time.
     let names = foreign::WITHOUT_EFFECT.iter().map(|s| s.name).chain(["deadlock_timeout"]);
     names.into_iter().find(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Whether a setting is the role of the session.
+/// Returns whether a setting is the role of the session.
 pub fn is_role(name: &str) -> bool {
     matches!(find(name).map(|s| s.kind), Some(Kind::Role))
 }
@@ -607,8 +606,8 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
     Ok((lower, kept))
 }
 
-/// The name of an encoding as it is shown. The error is 22023 for an unknown encoding, and 0A000 for one that
-/// is not converted here.
+/// Returns the name of an encoding as it is shown. The error is 22023 for an unknown encoding, and 0A000 for
+/// one that is not converted here.
 fn encoding(name: &str, value: &str) -> Result<String> {
     let encoding = Encoding::named(value).ok_or_else(|| invalid(name, value))?;
     if !encoding.is_available() {
@@ -630,12 +629,12 @@ fn one_of(s: &Setting, allowed: &[&str], value: &str) -> Result<String> {
     Err(not_one_of(s.name, value, allowed))
 }
 
-/// The error 22023 for a value of a setting that has a list of values. The hint has the list.
+/// Returns the error 22023 for a value of a setting that has a list of values. The hint has the list.
 fn not_one_of(name: &str, value: &str, allowed: &[&str]) -> SqlError {
     invalid(name, value).with_hint(format!("Available values: {}.", allowed.join(", ")))
 }
 
-/// The transaction modes of a SET, if it sets a transaction's settings.
+/// Returns the transaction modes of a SET, if it sets a transaction's settings.
 pub fn transaction_modes(name: &str, value: &str) -> Result<Option<Modes>> {
     let flag = || {
         let message = || format!("parameter \"{name}\" requires a Boolean value");
@@ -653,7 +652,7 @@ pub fn transaction_modes(name: &str, value: &str) -> Result<Option<Modes>> {
     }))
 }
 
-/// An isolation level by its name.
+/// Returns an isolation level by its name.
 pub fn level_named(name: &str) -> Option<Level> {
     Some(match name {
         "serializable" => Level::Serializable,
@@ -753,8 +752,8 @@ mod tests {
             ("row_security", "maybe", "22023"),
             ("max_connections", "5", "55P02"),
             ("tcp_keepalives_count", "-1", "22023"),
-            // Found earlier: this module did not read the settings of ALTER SYSTEM, so a setting was shown
-            // but was not in force.
+            // In an earlier version, this module did not read the settings of ALTER SYSTEM, so a setting was
+            // shown but was not in force.
             ("tcp_keepalives_count", "128", "22023"),
             ("tcp_keepalives_idle", "32768", "22023"),
             ("tcp_keepalives_interval", "2d", "22023"),

@@ -2,11 +2,11 @@
 //! and out through it, too.
 //!
 //! Invariants
-//! 1. For one statement the calls are `columns? row* complete`. If the statement fails, the session returns
+//! 1. The calls for one statement are `columns? row* complete`. If the statement fails, the session returns
 //!    an error instead of `complete`.
 //! 2. A `Datum` that is passed to `row` is valid only during the call.
 //!
-//! This module knows nothing about the wire format. The crate `server` implements `Sink` with its encoder.
+//! This module does not know the wire format. The crate `server` implements `Sink` with its encoder.
 
 use varve_engine::Datum;
 
@@ -33,7 +33,7 @@ pub struct Column {
     pub type_oid: Oid,
     /// Type modifier, -1 for none.
     pub typmod: i32,
-    /// The column of a relation that it shows unchanged, if it does.
+    /// The column of a relation that it shows unchanged, if it shows one.
     pub origin: Option<Origin>,
 }
 
@@ -123,38 +123,38 @@ pub struct CopyShape {
 
 /// Receives the results of one statement. By default, results are dropped, and COPY is refused.
 pub trait Sink {
-    /// Receives the columns of the result. Called only by `Session::simple`. With `execute` the caller
-    /// already has `Prepared::columns`.
+    /// Receives the columns of the result. Only `Session::simple` calls it. With `execute` the caller already
+    /// has `Prepared::columns`.
     fn columns(&mut self, columns: &[Column]) -> Result<()> {
         let _ = columns;
         Ok(())
     }
     /// Says that the next result is in binary format, as for a BINARY cursor in the simple protocol.
     fn binary_columns(&mut self) {}
-    /// Whether a column of the next result is requested in binary. Then an OID that has a name is sent as an
-    /// OID.
+    /// Returns whether a column of the next result is requested in binary. Then an OID that has a name is
+    /// sent as an OID.
     fn is_binary(&self, column: usize) -> bool {
         let _ = column;
         false
     }
-    /// Sets the time zone and styles for the rows of the next statement. Called when a statement of
+    /// Sets the time zone and styles for the rows of the next statement. It is called when a statement of
     /// `Session::simple` may have changed them.
     fn forms(&mut self, forms: &TimeForms) {
         let _ = forms;
     }
-    /// Sets the encoding of texts for the client. Called together with `forms`.
+    /// Sets the encoding of texts for the client. It is called together with `forms`.
     fn encoding(&mut self, encoding: Encoding) {
         let _ = encoding;
     }
     /// Receives a row, in column order.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()>;
-    /// Called when a statement of `Session::simple` is done. (`execute` does not call it, but returns the
-    /// tag.)
+    /// Receives the tag when a statement of `Session::simple` is done. (`execute` does not call it, but
+    /// returns the tag.)
     fn complete(&mut self, tag: &CommandTag) -> Result<()> {
         let _ = tag;
         Ok(())
     }
-    /// Called if `Session::simple` got an empty text.
+    /// Is called when `Session::simple` has got an empty text.
     fn empty(&mut self) -> Result<()> {
         Ok(())
     }
@@ -162,15 +162,15 @@ pub trait Sink {
     fn notice(&mut self, severity: Severity, notice: &SqlError) {
         let _ = (severity, notice);
     }
-    /// Runs the client's side of COPY FROM STDIN: announce it (CopyInResponse), then pass the payload of each
-    /// CopyData to `feed` in order, until CopyDone (return `Ok`) or CopyFail (return its error, SQLSTATE
-    /// 57014). If `feed` fails, stop feeding and return its error; the rest of the copy stream is the
-    /// caller's to skip.
+    /// Runs the client's side of COPY FROM STDIN. It announces the copy (CopyInResponse), and then passes the
+    /// payload of each CopyData to `feed` in order. It returns `Ok` after CopyDone, and the error of the
+    /// client (SQLSTATE 57014) after CopyFail. If `feed` fails, it stops feeding and returns the error of
+    /// `feed`. Then the caller skips the rest of the copy stream.
     fn copy_in(&mut self, shape: CopyShape, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let _ = (shape, feed);
         Err(SqlError::unsupported("COPY FROM STDIN on this connection"))
     }
-    /// Called at the beginning of COPY TO STDOUT, which must be announced to the client (CopyOutResponse).
+    /// Announces COPY TO STDOUT to the client (CopyOutResponse).
     fn copy_out(&mut self, shape: CopyShape) -> Result<()> {
         let _ = shape;
         Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
@@ -180,7 +180,7 @@ pub trait Sink {
         let _ = piece;
         Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
     }
-    /// Called at the end of COPY TO STDOUT (CopyDone).
+    /// Ends COPY TO STDOUT (CopyDone).
     fn copy_done(&mut self) -> Result<()> {
         Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
     }

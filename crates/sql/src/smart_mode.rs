@@ -3,12 +3,12 @@
 /// Whether scans run in a smart device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SmartMode {
-    /// If the planner predicts that this is faster.
+    /// Scans run in the device if the planner predicts that this is faster.
     #[default]
     Auto,
-    /// Wherever it is possible.
+    /// Scans run in the device wherever it is possible.
     On,
-    /// Never.
+    /// Scans never run in the device.
     Off,
 }
 
@@ -16,7 +16,7 @@ impl SmartMode {
     /// The names that the setting takes.
     pub const NAMES: &[&str] = &["auto", "on", "off"];
 
-    /// The mode with this name; `Auto` for any other name.
+    /// Returns the mode with this name, or `Auto` for any other name.
     pub fn named(name: &str) -> SmartMode {
         match name {
             "on" => SmartMode::On,

@@ -12,10 +12,10 @@ use crate::error::{Result, SqlError, SqlState};
 
 /// The settings of the process. The program implements this trait.
 pub trait SystemSettings: Send + Sync {
-    /// All settings.
+    /// Returns all settings.
     fn all(&self) -> Vec<SystemSetting>;
 
-    /// The setting with this name, in upper or lower case. Each connection reads some.
+    /// Returns the setting with this name, in upper or lower case. Each connection reads some settings.
     fn one(&self, name: &str) -> Option<SystemSetting> {
         self.all().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
     }
@@ -33,22 +33,22 @@ pub trait SystemSettings: Send + Sync {
 pub struct ProcessSettings(Option<Arc<dyn SystemSettings>>);
 
 impl ProcessSettings {
-    /// The settings of this program.
+    /// Returns the settings of this program.
     pub fn of(program: Arc<dyn SystemSettings>) -> ProcessSettings {
         ProcessSettings(Some(program))
     }
 
-    /// The program, if it has settings.
+    /// Returns the program, if it has settings.
     pub fn program(&self) -> Option<&Arc<dyn SystemSettings>> {
         self.0.as_ref()
     }
 
-    /// All settings.
+    /// Returns all settings.
     pub fn all(&self) -> Vec<SystemSetting> {
         self.0.as_ref().map(|program| program.all()).unwrap_or_default()
     }
 
-    /// The setting with a name, in upper or lower case. Some also have PostgreSQL's names.
+    /// Returns the setting with a name, in upper or lower case. Some also have PostgreSQL's names.
     pub fn find(&self, name: &str) -> Option<SystemSetting> {
         let name = match name.to_ascii_lowercase().as_str() {
             "default_table_access_method" => "nvm_default_access_method",
@@ -92,13 +92,13 @@ pub struct SystemSetting {
 }
 
 impl SystemSetting {
-    /// Whether the next start changes it.
+    /// Returns whether the next start changes the setting.
     pub fn is_pending(&self) -> bool {
         self.value != self.after_restart
     }
 }
 
-/// The error 55P02 for SET of a setting of the process.
+/// Returns the error 55P02 for SET of a setting of the process.
 pub fn not_of_a_session(setting: &SystemSetting) -> SqlError {
     let (name, hint) = (setting.name, "ALTER SYSTEM SET changes it.");
     let message = match setting.needs_restart {

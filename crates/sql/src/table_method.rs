@@ -1,8 +1,8 @@
-//! Table access methods: which table engine keeps a new table, by USING or by `default_table_access_method`.
+//! Table access methods. USING or `default_table_access_method` says which table engine stores a new table.
 //!
 //! Invariants
-//! 1. Errors have PostgreSQL's codes and texts. The methods of PostgreSQL's indexes are known, so that they
-//!    are refused as such.
+//! 1. Errors have PostgreSQL's codes and texts. The methods of PostgreSQL's indexes are known, so they are
+//!    refused with an error of their own.
 //!
 //! This module does not know whether the database has a region for the memory-oriented engines.
 
@@ -29,9 +29,9 @@ pub enum TableMethod {
 }
 
 impl TableMethod {
-    /// The method with this name, in which upper and lower case matter; `None` if there is none.
+    /// Returns the method with this name, in which upper and lower case matter, or `None` if there is none.
     ///
-    /// Errors: 55000 for a method of indexes.
+    /// The error is 55000 for a method of indexes.
     pub fn named(name: &str) -> Result<Option<TableMethod>> {
         if INDEX_METHODS.contains(&name) {
             let message = format!("access method \"{name}\" is not of type TABLE");
@@ -43,16 +43,16 @@ impl TableMethod {
         })
     }
 
-    /// The method of a new table. `written` is the name after USING.
+    /// Returns the method of a new table. `written` is the name after USING.
     ///
-    /// Errors: 42704 for an unknown one, 55000 for a method of indexes.
+    /// The error is 42704 for an unknown method, and 55000 for a method of indexes.
     pub fn of_new_table(written: Option<&str>, default: TableMethod) -> Result<TableMethod> {
         let Some(name) = written else { return Ok(default) };
         let unknown = || format!("access method \"{name}\" does not exist");
         TableMethod::named(name)?.ok_or_else(|| SqlError::new(SqlState::UNDEFINED_OBJECT, unknown()))
     }
 
-    /// The name of its engine in the catalog; `None` for the engine that stores rows in pages.
+    /// Returns the name of its engine in the catalog, or `None` for the engine that stores rows in pages.
     pub fn engine(self) -> Option<String> {
         match self {
             TableMethod::Paged => None,
@@ -61,7 +61,8 @@ impl TableMethod {
     }
 }
 
-/// The fault of a value of the setting, with PostgreSQL's text. The error is 55000 for a method of indexes.
+/// Returns the fault of a value of the setting, with PostgreSQL's text. The error is 55000 for a method of
+/// indexes.
 pub fn fault_of_setting(value: &str) -> Result<Option<String>> {
     Ok(match value.len() {
         0 => Some(format!("{SETTING} cannot be empty.")),

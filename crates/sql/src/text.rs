@@ -3,10 +3,10 @@
 //!
 //! Invariants
 //! 1. `parse_text(write_text(v)) = v` for every value of every column type, including infinities and NaN.
-//! 2. Text input applies the modifier of the column's type: lengths are checked, numerics are rounded.
+//! 2. Text input applies the modifier of the column's type. Lengths are checked, and numerics are rounded.
 //!
-//! This module knows nothing about sessions. Times are read and shown in ISO format and in UTC, unless the
-//! caller gives other styles (`write_with`).
+//! This module does not know sessions. Times are read and shown in ISO format and in UTC, unless the caller
+//! gives other styles (`write_with`).
 
 use std::cell::Cell;
 use std::io::Write;
@@ -110,7 +110,7 @@ pub fn parse_as(text: &str, oid: Oid, reading: &Reading<'_>) -> Result<Value> {
     }
 }
 
-/// The number of characters in a text.
+/// Returns the number of characters in a text.
 pub fn char_count(text: &str) -> usize {
     const NO_ASCII: u64 = 0x8080_8080_8080_8080;
     // The text is checked by words, because `is_ascii` of the standard library checks up to 63 last bytes one
@@ -121,12 +121,12 @@ pub fn char_count(text: &str) -> usize {
     if seen & NO_ASCII == 0 { text.len() } else { text.chars().count() }
 }
 
-/// The value of a "char": the first byte of a text; empty if its first character is longer.
+/// Returns the value of a "char": the first byte of a text. It is empty if the first character is longer.
 pub fn first_byte(text: &str) -> &str {
     text.get(..1).unwrap_or_default()
 }
 
-/// A text without blanks around it. Other white space of Unicode does not count as blank.
+/// Returns a text without blanks around it. Other white space of Unicode does not count as blank.
 pub fn trimmed(text: &str) -> &str {
     text.trim_matches(BLANKS)
 }
@@ -223,7 +223,7 @@ fn write_int(n: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
-/// The error 22P02 for a value of a type.
+/// Returns the error 22P02 for a value of a type.
 pub fn invalid(ty: &str, text: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT, format!("invalid input syntax for type {ty}: \"{text}\""))
 }
@@ -247,7 +247,7 @@ fn parse_int(text: &str, ty: Ty) -> Result<i64> {
     }
 }
 
-/// Reads a number of few digits and nothing else. Most numbers are such, and it fits in 32 bits.
+/// Reads a number of few digits and nothing else, which fits in 32 bits. Most numbers have this form.
 fn plain_int(text: &str) -> Option<i64> {
     const DIGITS_MAX: usize = 9;
     if text.is_empty() || text.len() > DIGITS_MAX {
@@ -319,7 +319,7 @@ pub fn parse_numeric(text: &str) -> Result<Numeric> {
     })
 }
 
-/// The error 22003 for a numeric beyond all limits.
+/// Returns the error 22003 for a numeric beyond all limits.
 pub fn numeric_overflow() -> SqlError {
     SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "value overflows numeric format")
 }
@@ -339,7 +339,7 @@ pub fn fit(value: Numeric, precision: Option<(u16, i16)>) -> Result<Numeric> {
     })
 }
 
-/// The value of a char(n): at most `n` characters, without trailing blanks.
+/// Returns the value of a char(n): at most `n` characters, without trailing blanks.
 pub fn fit_char(text: &str, n: usize) -> Result<&str> {
     let kept = text.trim_end_matches(' ');
     if kept.len() > n && kept.chars().count() > n {
@@ -348,8 +348,8 @@ pub fn fit_char(text: &str, n: usize) -> Result<&str> {
     Ok(kept)
 }
 
-/// The value of a varchar(n). Blanks beyond `n` characters are dropped; any other character there is an
-/// error.
+/// Returns the value of a varchar(n). Blanks beyond `n` characters are dropped. Any other character there is
+/// an error.
 pub fn fit_varchar(text: &str, n: usize) -> Result<&str> {
     if text.len() <= n {
         return Ok(text);
@@ -437,7 +437,7 @@ pub fn write_float(f: f64, out: &mut Vec<u8>) {
     write_shortest(f, &format!("{f:e}"), 15, out);
 }
 
-/// As `write_float`, for a real.
+/// Does the same as `write_float` for a real.
 pub fn write_float4(f: f32, out: &mut Vec<u8>) {
     write_shortest(f64::from(f), &format!("{f:e}"), 6, out);
 }
@@ -478,8 +478,8 @@ fn write_plain(mantissa: &str, exponent: i32, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a text is a date, time or interval in the default styles, but another value or none in these
-/// styles.
+/// Returns whether a text is a date, time or interval in the default styles, but has another value or none in
+/// these styles.
 pub fn is_read_otherwise(text: &str, dates: DateStyle, intervals: IntervalStyle) -> bool {
     let clock = Cell::new(None);
     let styled = TimeForms { dates, intervals, ..PLAIN.clone() };
@@ -490,7 +490,7 @@ pub fn is_read_otherwise(text: &str, dates: DateStyle, intervals: IntervalStyle)
     })
 }
 
-/// Whether the date in a text depends on DateStyle.
+/// Returns whether the date in a text depends on DateStyle.
 pub fn has_several_orders(text: &str) -> bool {
     [DateOrder::Dmy, DateOrder::Ymd]
         .into_iter()

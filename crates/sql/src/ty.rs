@@ -26,7 +26,7 @@ pub use written::of_ast;
 /// Type of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ty {
-    /// Not known yet.
+    /// A type that is not known yet.
     Unknown,
     /// boolean
     Bool,
@@ -132,7 +132,7 @@ pub struct Typed {
 }
 
 impl Ty {
-    /// PostgreSQL's name for messages.
+    /// Returns PostgreSQL's name of the type, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Ty::Unknown => "unknown",
@@ -171,7 +171,7 @@ impl Ty {
         }
     }
 
-    /// The type's OID as clients see it.
+    /// Returns the type's OID as clients see it.
     pub fn oid(self) -> Oid {
         match self {
             Ty::Unknown | Ty::Text => oid::TEXT,
@@ -207,12 +207,12 @@ impl Ty {
         }
     }
 
-    /// The type's OID, also if the type is not known.
+    /// Returns the type's OID, even if the type is not known.
     pub fn told_oid(self) -> Oid {
         if self == Ty::Unknown { oid::UNKNOWN } else { self.oid() }
     }
 
-    /// The type with this OID, if expressions can have it; `Unknown` for 0 and 705.
+    /// Returns the type with this OID, if expressions can have it. It is `Unknown` for 0 and 705.
     pub fn of_oid(oid: Oid) -> Option<Ty> {
         Some(match oid {
             oid::UNSPECIFIED | oid::UNKNOWN => Ty::Unknown,
@@ -248,12 +248,12 @@ impl Ty {
         })
     }
 
-    /// The type of arrays with elements of this type.
+    /// Returns the type of arrays with elements of this type.
     pub fn array(self) -> Option<Ty> {
         ELEMENTS.iter().find(|(ty, _)| *ty == self).map(|(ty, _)| Ty::Array(ty))
     }
 
-    /// The type of the elements; `None` if this is not an array.
+    /// Returns the type of the elements, or `None` if this is not an array.
     pub fn element(self) -> Option<Ty> {
         match self {
             Ty::Array(element) => Some(*element),
@@ -263,37 +263,38 @@ impl Ty {
         }
     }
 
-    /// The column type of elements of this type in a column of arrays.
+    /// Returns the column type of elements of this type in a column of arrays.
     fn column_type_of_elements(self) -> ColumnType {
         if self == Ty::Oid { ColumnType::Oid } else { self.column_type() }
     }
 
-    /// Whether values are character strings.
+    /// Returns whether values are character strings.
     pub fn is_text(self) -> bool {
         matches!(self, Ty::Char | Ty::Varchar | Ty::Text | Ty::Name | Ty::Char1)
     }
 
-    /// Whether every text is a value without a change. It is not for "char" and name, which are shortened.
+    /// Returns whether every text is a value without a change. This is false for "char" and name, which are
+    /// shortened.
     pub fn keeps_text(self) -> bool {
         self.is_text() && !matches!(self, Ty::Char1 | Ty::Name)
     }
 
-    /// Whether values are OIDs.
+    /// Returns whether values are OIDs.
     pub fn is_oid(self) -> bool {
         matches!(self, Ty::Oid | Ty::Reg(_))
     }
 
-    /// Whether values are numbers.
+    /// Returns whether values are numbers.
     pub fn is_number(self) -> bool {
         self.number_rank().is_some()
     }
 
-    /// Whether values are whole numbers.
+    /// Returns whether values are whole numbers.
     pub fn is_integer(self) -> bool {
         matches!(self, Ty::Int2 | Ty::Int4 | Ty::Int8)
     }
 
-    /// Position in the order in which numbers are promoted.
+    /// Returns the position in the order in which numbers are promoted.
     pub fn number_rank(self) -> Option<u8> {
         Some(match self {
             Ty::Int2 => 0,
@@ -306,12 +307,12 @@ impl Ty {
         })
     }
 
-    /// Whether values are points in time.
+    /// Returns whether values are points in time.
     pub fn is_moment(self) -> bool {
         matches!(self, Ty::Date | Ty::Timestamp | Ty::TimestampTz)
     }
 
-    /// The type that PostgreSQL prefers within the category of this one.
+    /// Returns the type that PostgreSQL prefers within the category of this one.
     pub fn preferred(self) -> Ty {
         match self {
             t if t.is_text() => Ty::Text,
@@ -321,13 +322,13 @@ impl Ty {
         }
     }
 
-    /// Whether both are in the same category.
+    /// Returns whether both are in the same category.
     pub fn same_category(self, other: Ty) -> bool {
         self.preferred() == other.preferred()
     }
 
-    /// The column type for values of this type in expressions and for text input. It is bytea for arrays,
-    /// whose text `text::parse_as` reads.
+    /// Returns the column type for values of this type in expressions and for text input. It is bytea for
+    /// arrays, whose text `text::parse_as` reads.
     pub fn column_type(self) -> ColumnType {
         match self {
             Ty::Bool => ColumnType::Bool,
@@ -354,24 +355,24 @@ impl Ty {
 }
 
 impl Typed {
-    /// A type without modifier.
+    /// Returns a type without modifier.
     pub const fn plain(ty: Ty) -> Typed {
         Typed { ty, typmod: -1 }
     }
 
-    /// The type of a column.
+    /// Returns the type of a column.
     pub fn of_column(t: ColumnType) -> Typed {
         let (oid, typmod) = oid::of_column(&t);
         Typed { ty: Ty::of_oid(oid).unwrap_or(Ty::Text), typmod }
     }
 
-    /// Whether its values may end with blanks that comparisons ignore. That is a char(n) that has lost its
-    /// length.
+    /// Returns whether its values may end with blanks that comparisons ignore. This is so for a char(n) that
+    /// has lost its length.
     pub fn may_have_blanks(&self) -> bool {
         self.ty == Ty::Char && self.length().is_none()
     }
 
-    /// Declared length in characters of char(n) or varchar(n).
+    /// Returns the declared length in characters of char(n) or varchar(n).
     pub fn length(self) -> Option<usize> {
         match self.ty {
             Ty::Char | Ty::Varchar if self.typmod >= 4 => Some(self.typmod as usize - 4),
@@ -379,7 +380,7 @@ impl Typed {
         }
     }
 
-    /// Declared precision and scale of numeric(p,s).
+    /// Returns the declared precision and scale of numeric(p,s).
     pub fn precision(self) -> Option<(u16, i16)> {
         if self.ty != Ty::Numeric || self.typmod < 4 {
             return None;
@@ -389,12 +390,12 @@ impl Typed {
         Some(((packed >> 16) as u16, scale as i16))
     }
 
-    /// The declared fields and digits of an interval.
+    /// Returns the declared fields and digits of an interval.
     pub fn fields(self) -> Option<IntervalFields> {
         if self.ty == Ty::Interval { IntervalFields::of_typmod(self.typmod) } else { None }
     }
 
-    /// The declared number of digits of a second. For an interval it is `IntervalFields::code`.
+    /// Returns the declared number of digits of a second. For an interval it is `IntervalFields::code`.
     pub fn digits(self) -> Option<(Moment, u8)> {
         let moment = match self.ty {
             Ty::Timestamp => Moment::Timestamp,
@@ -406,7 +407,7 @@ impl Typed {
         (self.typmod >= 0).then_some((moment, (self.typmod & 0xff) as u8))
     }
 
-    /// The column type for a table. Returns an error for types that columns cannot have.
+    /// Returns the column type for a table. Returns an error for types that columns cannot have.
     pub fn storage(self) -> Result<ColumnType> {
         Ok(match self.ty {
             Ty::Numeric => ColumnType::Numeric { precision: self.precision() },

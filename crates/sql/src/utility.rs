@@ -40,7 +40,7 @@ pub enum Level {
     Serializable,
 }
 
-/// Transaction modes; `None` if not given.
+/// Transaction modes. A mode that is not given is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Modes {
     /// ISOLATION LEVEL
@@ -71,7 +71,7 @@ pub enum Utility {
     Begin(Modes, bool),
     /// COMMIT, END
     Commit {
-        /// AND CHAIN: another transaction with the same modes begins.
+        /// Whether AND CHAIN is given. Then another transaction with the same modes begins.
         chain: bool,
     },
     /// ROLLBACK, ABORT
@@ -119,7 +119,7 @@ pub enum Utility {
     Prepare {
         /// The statement's name.
         name: String,
-        /// Types of parameters, as far as they are given.
+        /// The types of the parameters that are given.
         types: Vec<ast::TypeName>,
         /// The statement.
         text: String,
@@ -172,7 +172,7 @@ pub enum Utility {
 }
 
 impl Utility {
-    /// The command's tag, if the command runs only outside of a transaction block.
+    /// Returns the command's tag, if the command runs only outside of a transaction block.
     pub fn tag_if_alone(&self) -> Option<&'static str> {
         match self {
             Utility::Maintain(maintain) if maintain.is_vacuum => Some("VACUUM"),
@@ -185,8 +185,8 @@ impl Utility {
     }
 }
 
-/// Reads a command. `None` for a statement on rows or a definition; error 0A000 for commands that are not
-/// supported.
+/// Reads a command. Returns `None` for a statement on rows or a definition. The error is 0A000 for commands
+/// that are not supported.
 pub fn read(sql: &str, statement: &NodeEnum) -> Result<Option<Utility>> {
     let source = Source { sql };
     Ok(Some(match statement {

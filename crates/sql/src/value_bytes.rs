@@ -3,8 +3,9 @@
 
 use varve_engine::{ArrayRef, ColumnType, Datum, Interval, NumericRef, key};
 
-/// Appends the value in a form in which equal values have equal bytes, whatever their scale or sign of zero.
-/// The order of the bytes is that of the values, with NULL last. No form is a prefix of another one.
+/// Appends the value in a form in which equal values have equal bytes, even if their scales or the signs of a
+/// zero differ. The order of the bytes is that of the values, with NULL last. No form is a prefix of another
+/// one.
 pub fn push_key(out: &mut Vec<u8>, value: &Datum<'_>) {
     key::push(out, key_type(*value), value);
     // The stored key of an array that begins at 1 is a prefix of keys of other arrays.
@@ -15,7 +16,7 @@ pub fn push_key(out: &mut Vec<u8>, value: &Datum<'_>) {
     }
 }
 
-/// A column type with which `key::push` encodes the value.
+/// Returns a column type with which `key::push` encodes the value.
 pub fn key_type(value: Datum<'_>) -> ColumnType {
     match value {
         Datum::Numeric(_) => ColumnType::Numeric { precision: None },
@@ -53,7 +54,7 @@ pub fn push_image(out: &mut Vec<u8>, value: &Datum<'_>) {
     out.extend_from_slice(fixed);
 }
 
-/// Takes a value in the form of `push_image` from the beginning of `bytes`. `None` if there is none.
+/// Takes a value in the form of `push_image` from the beginning of `bytes`. Returns `None` if there is none.
 pub fn take_image<'b>(bytes: &mut &'b [u8]) -> Option<Datum<'b>> {
     let (kind, rest) = bytes.split_first()?;
     *bytes = rest;
@@ -85,7 +86,7 @@ fn taken<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-/// Takes the bytes of a value behind their number.
+/// Takes the bytes of a value, whose number comes before them.
 fn counted<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
     let length = usize::try_from(u64::from_le_bytes(taken(bytes)?)).ok()?;
     let (first, rest) = bytes.split_at_checked(length)?;
@@ -133,7 +134,7 @@ mod tests {
         }
         assert!(rest.is_empty() && take_image(&mut rest).is_none());
         for end in 0..bytes.len() {
-            // Cut bytes are no value, and no panic.
+            // Bytes that were cut off are not a value, and do not make the function panic.
             let mut rest = &bytes[..end];
             while take_image(&mut rest).is_some() {}
         }

@@ -23,7 +23,8 @@ fn session_of(db: &Arc<SqlDatabase>, user: &str, process_id: i32) -> Session {
         .unwrap()
 }
 
-/// What the statement gives that somebody else ends by `signal`.
+/// Runs a statement that another session ends by `signal`. Returns its lines, and those of the next
+/// statement.
 fn signalled(db: &Arc<SqlDatabase>, mut victim: Session, signal: &str) -> Vec<String> {
     let sleeping = std::thread::spawn(move || {
         let given = ask(&mut victim, "select pg_sleep(20)");
@@ -45,7 +46,7 @@ fn a_cancelled_statement_ends_and_its_session_goes_on() {
     assert_eq!(signalled(&db, victim, "select pg_cancel_backend(42)"), [CANCELLED, "5"]);
 }
 
-/// The wish to end a session is not forgotten with its statement.
+/// A request to end a session lasts longer than the statement that it ends.
 #[test]
 fn a_session_that_is_to_end_runs_nothing_more() {
     let db = database();

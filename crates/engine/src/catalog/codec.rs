@@ -82,7 +82,7 @@ pub(crate) enum Definition {
 }
 
 impl Definition {
-    /// The database that the object is in; `POSTGRES` for what all databases share.
+    /// Returns the database that the object is in, or `POSTGRES` for what all databases share.
     fn database(&self) -> ObjectId {
         match self {
             Definition::Schema(def) => def.database,
@@ -94,7 +94,7 @@ impl Definition {
     }
 }
 
-/// The stored form.
+/// Returns the stored form.
 pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
     let mut out = Writer(Vec::new());
     match definition.database() {
@@ -195,7 +195,7 @@ impl Writer {
         self.byte(u8::from(value));
     }
 
-    /// An option: 0, or 1 and the value.
+    /// Writes an option: 0, or 1 and the value.
     pub(super) fn optional<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
         self.flag(value.is_some());
         if let Some(value) = value {
@@ -271,7 +271,8 @@ impl Writer {
         self.identity(def.identity);
     }
 
-    /// A value that is not NULL: its type, the number of its bytes if that varies, and its bytes as in a row.
+    /// Writes a value that is not NULL: its type, the number of its bytes if that varies, and its bytes as in
+    /// a row.
     pub(super) fn value(&mut self, value: &Value) {
         let column_type = type_of(value);
         self.column_type(column_type);
@@ -382,7 +383,7 @@ impl Writer {
     }
 }
 
-/// A type that can store the value.
+/// Returns a type that can store the value.
 fn type_of(value: &Value) -> ColumnType {
     match value {
         Value::Bool(_) => ColumnType::Bool,
@@ -406,7 +407,7 @@ fn type_of(value: &Value) -> ColumnType {
     }
 }
 
-/// The type of a sequence that was stored before sequences had types, derived from its bounds.
+/// Returns the type of a sequence that was stored before sequences had types, derived from its bounds.
 fn type_of_bounds(increment: i64, min: i64, max: i64) -> ColumnType {
     match if increment < 0 { min } else { max } {
         -32_768 | 32_767 => ColumnType::Int2,
@@ -465,7 +466,7 @@ impl Reader<'_> {
         (0..count).map(|_| item(self)).collect()
     }
 
-    /// An option: 0, or 1 and the value.
+    /// Reads an option: 0, or 1 and the value.
     pub(super) fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if self.flag()? { read(self).map(Some) } else { Some(None) }
     }

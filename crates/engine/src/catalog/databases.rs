@@ -49,7 +49,7 @@ impl DatabaseDef {
         }
     }
 
-    /// The databases that exist from the start.
+    /// Returns the databases that exist from the start.
     pub(crate) fn predefined() -> [DatabaseDef; 3] {
         let template = |id, name| DatabaseDef { id, is_template: true, ..DatabaseDef::new(name) };
         [
@@ -59,7 +59,7 @@ impl DatabaseDef {
         ]
     }
 
-    /// Whether the database exists from the start.
+    /// Returns whether the database exists from the start.
     pub fn is_predefined(&self) -> bool {
         matches!(self.id, POSTGRES | TEMPLATE1 | TEMPLATE0)
     }

@@ -51,7 +51,7 @@ pub struct ColumnDef {
 }
 
 impl ColumnDef {
-    /// A column that may be NULL and has no default.
+    /// Returns a column that may be NULL and has no default.
     pub fn new(name: impl Into<String>, column_type: ColumnType) -> Self {
         Self { name: name.into(), column_type, not_null: false, default: None, identity: None }
     }
@@ -69,7 +69,7 @@ pub struct PrimaryKey {
 /// How the rows of a table lie in its leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeafLayout {
-    /// One row behind the other.
+    /// One row after the other.
     #[default]
     ByRows,
     /// By columns (decision 0404).
@@ -89,7 +89,7 @@ pub struct StorageOptions {
 }
 
 impl StorageOptions {
-    /// The space of the table's rows.
+    /// Returns the space of the table's rows.
     pub fn space(self) -> SpaceId {
         self.tablespace.unwrap_or(SpaceId::DATA)
     }
@@ -104,9 +104,10 @@ pub struct IndexDef {
     pub name: String,
     /// Ordinals of its columns, in key order. For a derived index: ordinals of all columns that it reads.
     pub columns: Vec<usize>,
-    /// Refuses a second row with the same values (rows with a NULL among them do not count).
+    /// Whether the index refuses a second row with the same values. Rows with a NULL among the values do not
+    /// count.
     pub unique: bool,
-    /// Made by a UNIQUE constraint, not by CREATE INDEX.
+    /// Whether the index was made by a UNIQUE constraint, not by CREATE INDEX.
     pub constraint: bool,
     /// Expressions and condition, if it has any.
     pub derived: Option<Arc<Derived>>,
@@ -114,12 +115,12 @@ pub struct IndexDef {
 }
 
 impl IndexDef {
-    /// Whether the index has every row, with a key of column values only.
+    /// Returns whether the index has every row, with a key of column values only.
     pub fn is_plain(&self) -> bool {
         self.derived.is_none()
     }
 
-    /// The tablespace of the index; `None` means the data space.
+    /// Returns the tablespace of the index. `None` means the data space.
     pub fn tablespace(&self) -> Option<SpaceId> {
         Some(self.place.space).filter(|space| space.is_tablespace())
     }
@@ -182,9 +183,10 @@ pub struct SequenceDef {
     pub min: i64,
     /// Highest value.
     pub max: i64,
-    /// Begin again at the other end instead of failing.
+    /// Whether the sequence begins again at the other end instead of failing.
     pub cycle: bool,
-    /// Table and column ordinal that it serves and goes away with (serial).
+    /// The table and the ordinal of the column that the sequence serves (serial). The sequence is dropped
+    /// with them.
     pub owned_by: Option<(TableId, usize)>,
     /// The type that its values fit: one of the integers.
     pub data_type: ColumnType,
@@ -229,7 +231,7 @@ pub struct NewTable {
 }
 
 impl NewTable {
-    /// A table without key, constraints and parts.
+    /// Returns a table without key, constraints and parts.
     pub fn new(schema: impl Into<String>, name: impl Into<String>, columns: Vec<ColumnDef>) -> Self {
         Self {
             schema: schema.into(),
@@ -277,9 +279,10 @@ pub struct NewSequence {
     pub min: i64,
     /// Highest value.
     pub max: i64,
-    /// Begin again at the other end instead of failing.
+    /// Whether the sequence begins again at the other end instead of failing.
     pub cycle: bool,
-    /// Table and column ordinal that it serves and goes away with (serial).
+    /// The table and the ordinal of the column that the sequence serves (serial). The sequence is dropped
+    /// with them.
     pub owned_by: Option<(TableId, usize)>,
     /// The type that its values fit: one of the integers.
     pub data_type: ColumnType,
@@ -304,7 +307,7 @@ impl NewSequence {
         }
     }
 
-    /// The request that would make an existing sequence.
+    /// Returns the request that would make an existing sequence.
     pub fn of(def: &SequenceDef) -> Self {
         Self {
             schema: def.schema.clone(),
@@ -322,7 +325,7 @@ impl NewSequence {
 }
 
 impl Clone for TableDef {
-    /// A copy of the definition that can be changed. It is not opened yet.
+    /// Returns a copy of the definition that can be changed. It is not opened yet.
     fn clone(&self) -> Self {
         Self {
             id: self.id,
@@ -371,12 +374,13 @@ impl fmt::Debug for TableDef {
 }
 
 impl TableDef {
-    /// The layout of the columns in a row.
+    /// Returns the layout of the columns in a row.
     pub fn row_schema(&self) -> &Arc<RowSchema> {
         &self.row_schema
     }
 
-    /// The widths of its columns in leaves by columns (`Frame::widths`). Empty if its leaves lie by rows.
+    /// Returns the widths of its columns in leaves by columns (`Frame::widths`). The list is empty if its
+    /// leaves lie by rows.
     pub(crate) fn leaf_widths(&self) -> Vec<u8> {
         let width = |column: &ColumnDef| column.column_type.fixed_width_bytes().unwrap_or(0) as u8;
         match self.storage.layout {
@@ -385,13 +389,13 @@ impl TableDef {
         }
     }
 
-    /// Whether its rows are in pages. Those of the memory-oriented engines are in persistent memory.
+    /// Returns whether its rows are in pages. Those of the memory-oriented engines are in persistent memory.
     pub fn is_paged(&self) -> bool {
         StoredTable::of(&self.engine, self.place).is_none()
     }
 
-    /// Its tables in the stores of a memory-oriented engine: one, or one for each partition in the order of
-    /// their numbers. None if its rows are in pages.
+    /// Returns its tables in the stores of a memory-oriented engine: one table, or one for each partition in
+    /// the order of their numbers. The result is empty if the rows of the table are in pages.
     pub(crate) fn stored_tables(&self) -> StoredTables {
         let places = std::iter::once(&self.place).chain(&self.spread);
         places.filter_map(|place| StoredTable::of(&self.engine, *place)).collect()
@@ -404,33 +408,34 @@ impl TableDef {
         self.spread = places.collect();
     }
 
-    /// Ordinal of a column.
+    /// Returns the ordinal of a column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.name == name)
     }
 
-    /// The indexes that have every row, with keys of column values only.
+    /// Returns the indexes that have every row, with keys of column values only.
     pub fn plain_indexes(&self) -> impl Iterator<Item = &Arc<IndexDef>> {
         self.indexes.iter().filter(|index| index.is_plain())
     }
 
-    /// The indexes over expressions and those with a condition.
+    /// Returns the indexes over expressions and those with a condition.
     pub fn derived_indexes(&self) -> impl Iterator<Item = (&Arc<IndexDef>, &Arc<Derived>)> {
         self.indexes.iter().filter_map(|index| Some((index, index.derived.as_ref()?)))
     }
 
-    /// The index with this id.
+    /// Returns the index with this id.
     pub fn index(&self, id: IndexId) -> Option<&Arc<IndexDef>> {
         self.indexes.iter().find(|i| i.id == id)
     }
 
-    /// Whether a scan of this index can read these columns from the index alone.
+    /// Returns whether a scan of this index can read these columns from the index alone.
     pub fn covers(&self, index: ScanIndex, columns: &[usize]) -> bool {
         let ScanIndex::Secondary(id) = index else { return false };
         self.index(id).is_some_and(|index| self.entry_columns(index).wanted(columns).is_some())
     }
 
-    /// The names that the table takes: its own, those of its indexes and of its parts, each with its schema.
+    /// Returns the names that the table takes: its own, those of its indexes and of its parts, each with its
+    /// schema.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &str, Named)> {
         let own = std::iter::once((self.schema.as_str(), self.name.as_str(), Named::Table(self.id)));
         let key = self.primary_key.iter().map(|k| (&*self.schema, &*k.name, Named::PrimaryKey(self.id)));
@@ -440,8 +445,8 @@ impl TableDef {
         own.chain(key).chain(indexes).chain(parts)
     }
 
-    /// Objects that belong to the table and may have an owner, grants or comments of their own: indexes,
-    /// constraints, partitions.
+    /// Returns the objects that belong to the table and may have an owner, grants or comments of their own:
+    /// indexes, constraints, partitions.
     pub(crate) fn parts_with_about(&self) -> impl Iterator<Item = ObjectId> {
         let indexes = self.indexes.iter().map(|index| index.id.into());
         let checks = self.checks.iter().map(|check| check.id);
@@ -450,14 +455,14 @@ impl TableDef {
         indexes.chain(checks).chain(keys).chain(parts)
     }
 
-    /// Segments of its trees: rows with their long values, and each index.
+    /// Returns the segments of its trees: rows with their long values, and each index.
     pub(crate) fn owners(&self) -> impl Iterator<Item = u32> {
         let is_paged = self.is_paged();
         let indexes = self.indexes.iter().map(|index| index.place.owner);
         std::iter::once(self.place.owner).chain(indexes).filter(move |_| is_paged)
     }
 
-    /// Whether one of its constraints has this name.
+    /// Returns whether one of its constraints has this name.
     pub fn has_constraint(&self, name: &str) -> bool {
         self.checks.iter().any(|c| c.name == name)
             || self.foreign_keys.iter().any(|k| k.name == name)
@@ -465,7 +470,7 @@ impl TableDef {
             || self.indexes.iter().any(|i| i.constraint && i.name == name)
     }
 
-    /// Ordinals of the primary key's columns; empty without one.
+    /// Returns the ordinals of the primary key's columns. The list is empty if the table has no primary key.
     pub fn key_columns(&self) -> &[usize] {
         self.primary_key.as_ref().map_or(&[], |k| &k.columns)
     }
@@ -476,7 +481,7 @@ impl TableDef {
         key::push(key, self.key_type(ordinal), datum);
     }
 
-    /// Which columns of a row can be read from the keys of an index's entries.
+    /// Returns which columns of a row can be read from the keys of an index's entries.
     pub(crate) fn entry_columns(&self, index: &IndexDef) -> EntryColumns {
         let column = |ordinal: &usize| (self.columns[*ordinal].column_type, Some(*ordinal));
         let part = |key: &KeyPart| match key {
@@ -491,7 +496,8 @@ impl TableDef {
         EntryColumns::of(&index_parts, &primary_parts)
     }
 
-    /// The type of a column. Ordinals after those of the columns are the expressions of derived indexes.
+    /// Returns the type of a column. Ordinals after those of the columns are the expressions of derived
+    /// indexes.
     pub fn key_type(&self, ordinal: usize) -> ColumnType {
         if let Some(column) = self.columns.get(ordinal) {
             return column.column_type;

@@ -10,7 +10,7 @@
 //! 2. The code that computes keys of an index is prepared at its first use, and kept as long as the table is
 //!    open.
 //!
-//! This module knows nothing about SQL.
+//! This module does not know SQL.
 
 use std::sync::{Arc, OnceLock};
 
@@ -43,7 +43,7 @@ pub struct Derived {
 }
 
 impl Derived {
-    /// Texts and types of the parts that are expressions, in order.
+    /// Returns texts and types of the parts that are expressions, in order.
     pub fn expressions(&self) -> impl Iterator<Item = (&str, ColumnType)> {
         self.keys.iter().filter_map(|key| match key {
             KeyPart::Expression { text, column_type } => Some((text.as_str(), *column_type)),
@@ -51,7 +51,7 @@ impl Derived {
         })
     }
 
-    /// The type of a part of the key.
+    /// Returns the type of a part of the key.
     pub(crate) fn key_type(&self, part: usize, table: &TableDef) -> ColumnType {
         match &self.keys[part] {
             KeyPart::Column(ordinal) => table.columns[*ordinal].column_type,
@@ -59,7 +59,7 @@ impl Derived {
         }
     }
 
-    /// The name of a part of the key, for errors.
+    /// Returns the name of a part of the key, for errors.
     pub(crate) fn key_name<'d>(&'d self, part: usize, table: &'d TableDef) -> &'d str {
         match &self.keys[part] {
             KeyPart::Column(ordinal) => &table.columns[*ordinal].name,
@@ -70,7 +70,7 @@ impl Derived {
 
 /// Computes the keys of one derived index.
 pub trait DeriveKey: Send + Sync {
-    /// A value for each part of the key; `None` if the index leaves the row out.
+    /// Returns a value for each part of the key, or `None` if the index leaves the row out.
     fn derive(&self, row: RowRef<'_>) -> Result<Option<Vec<Value>>>;
 }
 

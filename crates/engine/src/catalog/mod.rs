@@ -57,7 +57,7 @@ pub use objects::{
 /// Name of the schema that exists from the start.
 pub const PUBLIC: &str = "public";
 
-/// Everything that a transaction can name. Cheap to clone.
+/// Everything that a transaction can name. It is cheap to clone.
 #[derive(Clone)]
 pub struct Catalog {
     version: u64,
@@ -174,7 +174,7 @@ pub enum Named {
 }
 
 impl Catalog {
-    /// A catalog with only the predefined roles, the first databases, and their comments.
+    /// Returns a catalog with only the predefined roles, the first databases, and their comments.
     pub(crate) fn predefined() -> Catalog {
         let roles = RoleDef::predefined().map(|role| (role.id, Arc::new(role)));
         let databases = DatabaseDef::predefined().map(|database| (database.id, Arc::new(database)));
@@ -187,57 +187,58 @@ impl Catalog {
         Catalog { version: 0, database: POSTGRES, all: Arc::new(all) }
     }
 
-    /// A catalog in which nothing has a name.
+    /// Returns a catalog in which nothing has a name.
     pub fn empty() -> Catalog {
         Catalog { version: 0, database: POSTGRES, all: Arc::default() }
     }
 
-    /// The same catalog as seen from another database.
+    /// Returns the same catalog as seen from another database.
     pub fn of_database(&self, database: ObjectId) -> Catalog {
         Catalog { database, ..self.clone() }
     }
 
-    /// The database whose catalog this is.
+    /// Returns the database whose catalog this is.
     pub fn database(&self) -> ObjectId {
         self.database
     }
 
-    /// All databases, in no order.
+    /// Returns all databases, in no order.
     pub fn databases(&self) -> impl Iterator<Item = &Arc<DatabaseDef>> {
         self.all.databases.values()
     }
 
-    /// A database by name.
+    /// Returns a database by name.
     pub fn database_named(&self, name: &str) -> Option<&Arc<DatabaseDef>> {
         self.databases().find(|database| database.name == name)
     }
 
-    /// A database by id.
+    /// Returns a database by id.
     pub fn database_by_id(&self, id: ObjectId) -> Option<&Arc<DatabaseDef>> {
         self.all.databases.get(&id)
     }
 
-    /// Changes with every committed DDL and with every DDL of the own transaction.
+    /// Returns the version of the catalog. It changes with every committed DDL and with every DDL of the own
+    /// transaction.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// All schemas of the database.
+    /// Returns all schemas of the database.
     pub fn schemas(&self) -> impl Iterator<Item = &Arc<SchemaDef>> {
         self.all.schemas.iter().filter(|s| s.database == self.database)
     }
 
-    /// Whether a schema exists.
+    /// Returns whether a schema exists.
     pub fn has_schema(&self, name: &str) -> bool {
         self.schemas().any(|s| s.name == name)
     }
 
-    /// The object with this name.
+    /// Returns the object with this name.
     pub fn resolve(&self, schema: &str, name: &str) -> Option<Named> {
         self.all.names.get(&self.database)?.get(schema)?.get(name).copied()
     }
 
-    /// A table by name.
+    /// Returns a table by name.
     pub fn table(&self, schema: &str, name: &str) -> Option<Arc<TableDef>> {
         match self.resolve(schema, name)? {
             Named::Table(id) => self.table_by_id(id),
@@ -245,17 +246,17 @@ impl Catalog {
         }
     }
 
-    /// A table by id.
+    /// Returns a table by id.
     pub fn table_by_id(&self, id: TableId) -> Option<Arc<TableDef>> {
         self.table_ref(id).cloned()
     }
 
-    /// A table of any database ready to be used.
+    /// Returns a table of any database ready to be used.
     pub(crate) fn open_table(&self, id: TableId) -> Option<&Arc<Table>> {
         self.all.tables.get(&id)
     }
 
-    /// The open table, of any database, whose clustered tree a segment owns.
+    /// Returns the open table, of any database, whose clustered tree a segment owns.
     pub(crate) fn table_of_tree(&self, owner: u32) -> Option<&Table> {
         let table = match self.all.owners.get(&owner) {
             Some(id) => self.all.tables.get(id)?,
@@ -264,8 +265,8 @@ impl Catalog {
         Some(table)
     }
 
-    /// The table, of any database, to which a segment belongs. If the segment is that of an index, also the
-    /// name of the index.
+    /// Returns the table, of any database, to which a segment belongs. If the segment is that of an index,
+    /// the name of the index is returned, too.
     pub fn table_of_segment(&self, owner: u32) -> Option<(Arc<TableDef>, Option<String>)> {
         self.all.tables.values().map(|table| table.def()).find_map(|def| {
             if def.place.owner == owner {
@@ -276,12 +277,12 @@ impl Catalog {
         })
     }
 
-    /// The tables of all databases ready to be used.
+    /// Returns the tables of all databases ready to be used.
     pub(crate) fn open_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.all.tables.values()
     }
 
-    /// The system tables, in the order of `store.rs`.
+    /// Returns the system tables, in the order of `store.rs`.
     pub(crate) fn system(&self) -> &[Arc<Table>] {
         &self.all.system
     }
@@ -290,7 +291,7 @@ impl Catalog {
         self.contents().system = system;
     }
 
-    /// An index by name, with its table.
+    /// Returns an index by name, with its table.
     pub fn index(&self, schema: &str, name: &str) -> Option<(Arc<TableDef>, Arc<IndexDef>)> {
         match self.resolve(schema, name)? {
             Named::Index(table, index) => {
@@ -302,7 +303,7 @@ impl Catalog {
         }
     }
 
-    /// A sequence by name.
+    /// Returns a sequence by name.
     pub fn sequence(&self, schema: &str, name: &str) -> Option<Arc<SequenceDef>> {
         match self.resolve(schema, name)? {
             Named::Sequence(id) => self.sequence_by_id(id),
@@ -310,37 +311,37 @@ impl Catalog {
         }
     }
 
-    /// A sequence by id.
+    /// Returns a sequence by id.
     pub fn sequence_by_id(&self, id: SequenceId) -> Option<Arc<SequenceDef>> {
         self.sequence_ref(id).cloned()
     }
 
-    /// A table by id, as long as the catalog is held.
+    /// Returns a table by id, as long as the catalog is held.
     pub fn table_ref(&self, id: TableId) -> Option<&Arc<TableDef>> {
         self.all.tables.get(&id).map(|table| table.def()).filter(|table| table.database == self.database)
     }
 
-    /// A sequence by id, as long as the catalog is held.
+    /// Returns a sequence by id, as long as the catalog is held.
     pub fn sequence_ref(&self, id: SequenceId) -> Option<&Arc<SequenceDef>> {
         self.all.sequences.get(&id).filter(|sequence| sequence.database == self.database)
     }
 
-    /// All tables of the database, in no order.
+    /// Returns all tables of the database, in no order.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableDef>> {
         self.all_tables().filter(|table| table.database == self.database)
     }
 
-    /// The tables of all databases, in no order.
+    /// Returns the tables of all databases, in no order.
     pub fn all_tables(&self) -> impl Iterator<Item = &Arc<TableDef>> {
         self.all.tables.values().map(|table| table.def())
     }
 
-    /// All sequences of the database, in no order.
+    /// Returns all sequences of the database, in no order.
     pub fn sequences(&self) -> impl Iterator<Item = &Arc<SequenceDef>> {
         self.all.sequences.values().filter(|sequence| sequence.database == self.database)
     }
 
-    /// A view by name.
+    /// Returns a view by name.
     pub fn view(&self, schema: &str, name: &str) -> Option<&Arc<ViewDef>> {
         match self.resolve(schema, name)? {
             Named::View(id) => self.view_by_id(id),
@@ -348,17 +349,17 @@ impl Catalog {
         }
     }
 
-    /// A view by id.
+    /// Returns a view by id.
     pub fn view_by_id(&self, id: ObjectId) -> Option<&Arc<ViewDef>> {
         self.all.views.get(&id).filter(|view| view.database == self.database)
     }
 
-    /// All views of the database, in no order.
+    /// Returns all views of the database, in no order.
     pub fn views(&self) -> impl Iterator<Item = &Arc<ViewDef>> {
         self.all.views.values().filter(|view| view.database == self.database)
     }
 
-    /// A part of a partitioned table by name, with the table.
+    /// Returns a part of a partitioned table by name, with the table.
     pub fn part(&self, schema: &str, name: &str) -> Option<(Arc<TableDef>, Part)> {
         match self.resolve(schema, name)? {
             Named::Part(table, part) => {
@@ -370,7 +371,7 @@ impl Catalog {
         }
     }
 
-    /// The foreign keys that refer to a table, each with the table that has it; in no order.
+    /// Returns the foreign keys that refer to a table, each with the table that has it; in no order.
     pub fn children(&self, parent: TableId) -> impl Iterator<Item = (&Arc<TableDef>, &Arc<ForeignKey>)> {
         let tables =
             self.all.referrers.get(&parent).into_iter().flatten().filter_map(|id| self.table_ref(*id));
@@ -378,24 +379,24 @@ impl Catalog {
         pairs.filter(move |(_, key)| key.parent == parent)
     }
 
-    /// A role by name.
+    /// Returns a role by name.
     pub fn role(&self, name: &str) -> Option<&Arc<RoleDef>> {
         // A role that was made before there were predefined roles has priority over a predefined role with
         // the same name.
         self.all.roles.values().filter(|role| role.name == name).min_by_key(|role| role.is_predefined())
     }
 
-    /// A role by id.
+    /// Returns a role by id.
     pub fn role_by_id(&self, id: ObjectId) -> Option<&Arc<RoleDef>> {
         self.all.roles.get(&id)
     }
 
-    /// All roles, in no order.
+    /// Returns all roles, in no order.
     pub fn roles(&self) -> impl Iterator<Item = &Arc<RoleDef>> {
         self.all.roles.values()
     }
 
-    /// The database that a table, view, sequence or schema is in.
+    /// Returns the database that a table, view, sequence or schema is in.
     pub fn database_of(&self, object: ObjectId) -> Option<ObjectId> {
         let table = self.all.tables.get(&TableId(object.0)).map(|table| table.def.database);
         let sequence = || self.all.sequences.get(&SequenceId(object.0)).map(|sequence| sequence.database);
@@ -404,19 +405,19 @@ impl Catalog {
         table.or_else(sequence).or_else(view).or_else(schema)
     }
 
-    /// Owner, grants and comments of an object, if any are stored. Indexes, constraints and partitions are
-    /// only in the definition of their table, so the caller must first look there.
+    /// Returns the owner, grants and comments of an object, if any are stored. Indexes, constraints and
+    /// partitions are only in the definition of their table, so the caller must first look there.
     pub fn about(&self, object: impl Into<ObjectId>) -> Option<&Arc<About>> {
         let about = self.all.abouts.get(&object.into())?;
         self.database_of(about.object).is_none_or(|database| database == self.database).then_some(about)
     }
 
-    /// What is kept about the objects of all databases, in no order.
+    /// Returns owner, grants and comments of the objects of all databases, in no order.
     pub fn abouts(&self) -> impl Iterator<Item = &Arc<About>> {
         self.all.abouts.values()
     }
 
-    /// The owner of an object.
+    /// Returns the owner of an object.
     pub fn owner(&self, object: impl Into<ObjectId>) -> ObjectId {
         self.about(object).map_or(BOOTSTRAP_ROLE, |about| about.owner)
     }

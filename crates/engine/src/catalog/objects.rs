@@ -103,8 +103,8 @@ pub struct ForeignKey {
     pub columns: Vec<usize>,
     /// The table referred to.
     pub parent: TableId,
-    /// Ordinals there, in the order of `columns`: its primary key's columns or those of a unique index, in
-    /// any order.
+    /// Ordinals of the columns of that table, in the order of `columns`. They are the columns of its primary
+    /// key or of a unique index, in any order.
     pub parent_columns: Vec<usize>,
     /// ON DELETE
     pub on_delete: Action,
@@ -350,7 +350,7 @@ impl RoleDef {
         }
     }
 
-    /// The roles that every database has from the start.
+    /// Returns the roles that every database has from the start.
     pub(crate) fn predefined() -> impl Iterator<Item = RoleDef> {
         PREDEFINED.into_iter().map(|(id, name, groups)| RoleDef {
             id,
@@ -359,12 +359,12 @@ impl RoleDef {
         })
     }
 
-    /// Whether it is one of the roles that every database has, which do not change.
+    /// Returns whether it is one of the roles that every database has, which do not change.
     pub fn is_predefined(&self) -> bool {
         PREDEFINED.iter().any(|(id, ..)| *id == self.id)
     }
 
-    /// The role that exists from the start.
+    /// Returns the role that exists from the start.
     pub(crate) fn bootstrap() -> Self {
         Self {
             id: BOOTSTRAP_ROLE,
@@ -409,17 +409,17 @@ impl Rights {
     /// CONNECT
     pub const CONNECT: Rights = Rights(1 << 11);
 
-    /// Whether all of `wanted` are among them.
+    /// Returns whether all of `wanted` are among them.
     pub const fn has(self, wanted: Rights) -> bool {
         self.0 & wanted.0 == wanted.0
     }
 
-    /// The rights of both sets.
+    /// Returns the rights of both sets.
     pub const fn with(self, more: Rights) -> Rights {
         Rights(self.0 | more.0)
     }
 
-    /// The rights that are not in `less`.
+    /// Returns the rights that are not in `less`.
     pub const fn without(self, less: Rights) -> Rights {
         Rights(self.0 & !less.0)
     }
@@ -463,8 +463,8 @@ pub struct Comment {
 }
 
 impl About {
-    /// The comments and grants of PostgreSQL's first databases. They are not stored until they are changed,
-    /// so their id is 0.
+    /// Returns the comments and grants of PostgreSQL's first databases. They are not stored until they are
+    /// changed, so their id is 0.
     pub(crate) fn predefined() -> [About; 3] {
         let commented = |database, text: &str| {
             let mut about = About::new(ObjectId(0), database);
@@ -486,18 +486,18 @@ impl About {
         ]
     }
 
-    /// Whether it is stored in the system tables.
+    /// Returns whether it is stored in the system tables.
     pub(crate) fn is_stored(&self) -> bool {
         self.id != ObjectId(0)
     }
 
-    /// An entry without grants and comments.
+    /// Returns an entry without grants and comments.
     pub(crate) fn new(id: ObjectId, object: ObjectId) -> Self {
         Self { id, object, owner: BOOTSTRAP_ROLE, grants: None, comments: Vec::new() }
     }
 
-    /// The roles that own the object, have rights on it, or have granted rights on it. A role may be in the
-    /// list more than once.
+    /// Returns the roles that own the object, have rights on it, or have granted rights on it. A role may be
+    /// in the list more than once.
     pub(crate) fn roles(&self) -> impl Iterator<Item = ObjectId> + '_ {
         let grants = self.grants.iter().flatten();
         std::iter::once(self.owner).chain(grants.flat_map(|g| g.grantee.into_iter().chain([g.grantor])))
@@ -513,7 +513,7 @@ impl About {
         }
     }
 
-    /// The comment on the object or one of its columns.
+    /// Returns the comment on the object or one of its columns.
     pub fn comment(&self, column: Option<usize>) -> Option<&str> {
         self.comments.iter().find(|c| c.column == column).map(|c| c.text.as_str())
     }

@@ -269,7 +269,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The option at the end of a view, if one is there.
+    /// Returns the option at the end of a view, if one is there.
     fn view_option(&mut self) -> Option<Option<bool>> {
         if self.is_at_end() {
             return Some(None);

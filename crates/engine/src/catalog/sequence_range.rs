@@ -14,12 +14,12 @@ const BLOCK_LEN: u64 = 33;
 pub(crate) struct StoredSequence {
     /// The first value that is not reserved.
     pub(crate) next: i64,
-    /// There is no further value.
+    /// Whether there is no further value.
     pub(crate) is_ended: bool,
 }
 
 impl StoredSequence {
-    /// The row if the next value is `next`. `None` means that there is no further value.
+    /// Returns the row if the next value is `next`. `None` means that there is no further value.
     pub(crate) fn next_or_end(def: &SequenceDef, next: Option<i64>) -> Self {
         Self { next: next.unwrap_or_else(|| first_of(def)), is_ended: next.is_none() && !def.cycle }
     }
@@ -30,7 +30,7 @@ impl StoredSequence {
 pub(crate) struct LastValue {
     /// The value.
     pub(crate) value: i64,
-    /// The value was returned, so the next value comes after it.
+    /// Whether the value was returned. The next value then comes after it.
     pub(crate) is_called: bool,
 }
 
@@ -39,14 +39,14 @@ pub(crate) struct LastValue {
 pub(crate) struct SequenceRange {
     next: i64,
     left: u64,
-    /// The log must be durable up to this LSN before a value may be returned.
+    /// The LSN up to which the log must be durable before a value may be returned.
     reserved_at: Lsn,
     /// The last value since the start of the server.
     last: Option<LastValue>,
 }
 
 impl SequenceRange {
-    /// The next reserved value; `None` if none is left.
+    /// Returns the next reserved value, or `None` if none is left.
     pub(crate) fn take(&mut self, def: &SequenceDef) -> Option<i64> {
         self.left = self.left.checked_sub(1)?;
         let value = self.next;
@@ -55,7 +55,7 @@ impl SequenceRange {
         Some(value)
     }
 
-    /// Takes the values of a block, whose reservation is durable from `reserved_at` on.
+    /// Takes the values of a block. Their reservation is durable when the log is durable up to `reserved_at`.
     pub(crate) fn fill(&mut self, block: Block, reserved_at: Lsn) {
         (self.next, self.left, self.reserved_at) = (block.first, block.count, reserved_at);
     }
@@ -65,46 +65,48 @@ impl SequenceRange {
         (std::mem::take(&mut self.left) > 0).then_some(self.next)
     }
 
-    /// `setval`, which is durable from `set_at` on.
+    /// Sets the last value, as `setval` does. The new value is durable when the log is durable up to
+    /// `set_at`.
     pub(crate) fn set(&mut self, last: LastValue, set_at: Lsn) {
         (self.left, self.reserved_at, self.last) = (0, set_at, Some(last));
     }
 
-    /// This sequence replaces another one whose last value was `last`.
+    /// Continues after `last`, the last value of the sequence that this one replaces.
     pub(crate) fn continue_after(&mut self, last: LastValue) {
         self.last = Some(last);
     }
 
-    /// How many reserved values are left.
+    /// Returns the number of reserved values that are left.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// The value that was last returned or set since the start of the server.
+    /// Returns the value that was last returned or set since the start of the server.
     pub(crate) fn last(&self) -> Option<LastValue> {
         self.last
     }
 
-    /// The log must be durable up to here before the last value or `set` may be acknowledged.
+    /// Returns the LSN up to which the log must be durable before the last value or `set` may be
+    /// acknowledged.
     pub(crate) fn reserved_at(&self) -> Lsn {
         self.reserved_at
     }
 }
 
-/// The row of a sequence whose last value is `last`.
+/// Returns the row of a sequence whose last value is `last`.
 pub(crate) fn after(def: &SequenceDef, last: LastValue) -> StoredSequence {
     let next = if last.is_called { step(def, last.value) } else { Some(last.value) };
     StoredSequence::next_or_end(def, next)
 }
 
-/// The last value before the end.
+/// Returns the last value before the end.
 pub(crate) fn last_of(def: &SequenceDef) -> i64 {
     let end = if def.increment > 0 { def.max } else { def.min };
     let beyond = (i128::from(end) - i128::from(def.start)) % i128::from(def.increment);
     i64::try_from(i128::from(end) - beyond).unwrap_or(end)
 }
 
-/// The value after `value`; `None` at the end.
+/// Returns the value after `value`, or `None` at the end.
 pub(crate) fn step(def: &SequenceDef, value: i64) -> Option<i64> {
     value.checked_add(def.increment).filter(|next| (def.min..=def.max).contains(next))
 }
@@ -125,7 +127,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The block that begins with `first`.
+    /// Returns the block that begins with `first`.
     pub(crate) fn at(def: &SequenceDef, first: i64) -> Self {
         let mut next = step(def, first);
         let mut count = 1;

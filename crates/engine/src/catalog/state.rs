@@ -50,17 +50,17 @@ impl Trees {
         self.open.lock().entry(place.owner).or_insert_with(|| Tree::open(root, place.owner, kind)).clone()
     }
 
-    /// The next row id of a clustered tree; 0 if it was not looked up yet.
+    /// Returns the next row id of a clustered tree, or 0 if it was not looked up yet.
     pub(crate) fn row_ids(&self, place: TreeAddress) -> Arc<AtomicU64> {
         Arc::clone(self.row_ids.lock().entry(place.owner).or_default())
     }
 
-    /// Records that `txn` has made the clustered tree of this segment in the place of another tree.
+    /// Records that `txn` has made the clustered tree of this segment, which replaces another tree.
     pub(crate) fn note_rewriter(&self, owner: u32, txn: TxnId) {
         self.rewriters.lock().insert(owner, txn);
     }
 
-    /// The transaction whose tree this is, if it took the place of another one.
+    /// Returns the transaction that made this tree, if the tree has replaced another one.
     pub(crate) fn rewriter(&self, owner: u32) -> Option<TxnId> {
         self.rewriters.lock().get(&owner).copied()
     }
@@ -70,7 +70,7 @@ impl Trees {
         self.creators.lock().insert(owner, txn);
     }
 
-    /// The transaction that created the table with this tree, if it is known.
+    /// Returns the transaction that created the table with this tree, if it is known.
     pub(crate) fn creator(&self, owner: u32) -> Option<TxnId> {
         self.creators.lock().get(&owner).copied()
     }
@@ -125,13 +125,13 @@ impl CatalogState {
         }
     }
 
-    /// The committed catalog, as seen from `postgres`.
+    /// Returns the committed catalog, as seen from `postgres`.
     pub(crate) fn current(&self) -> Arc<Catalog> {
         Arc::clone(&self.current.read().postgres)
     }
 
-    /// The committed catalog, as seen from a database. If the database does not exist, the catalog has no
-    /// names.
+    /// Returns the committed catalog, as seen from a database. If the database does not exist, the catalog
+    /// has no names.
     pub(crate) fn current_of(&self, database: ObjectId) -> Arc<Catalog> {
         let current = self.current.read();
         if database == POSTGRES {
@@ -141,7 +141,7 @@ impl CatalogState {
         found.unwrap_or_else(|| Arc::new(current.postgres.of_database(database)))
     }
 
-    /// At start: the catalog as it was loaded.
+    /// Makes the catalog that was loaded at the start the committed one.
     pub(crate) fn install(&self, catalog: Catalog) {
         // The catalog and its version change under one latch. So a thread that sees one of them changed also
         // sees the other one changed.
@@ -150,35 +150,36 @@ impl CatalogState {
         *current = Current::new(catalog);
     }
 
-    /// The version of the committed catalog.
+    /// Returns the version of the committed catalog.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The lock of a view, schema or role. The ids of all objects come from one sequence, so they are
+    /// Returns the lock of a view, schema or role. The ids of all objects come from one sequence, so they are
     /// distinct.
     pub(crate) fn lock_of_object(&self, object: ObjectId) -> Arc<TableLock> {
         self.lock_of(TableId(object.0))
     }
 
-    /// The lock of a table.
+    /// Returns the lock of a table.
     pub(crate) fn lock_of(&self, table: TableId) -> Arc<TableLock> {
         let mut locks = self.locks.lock();
         Arc::clone(locks.entry(table).or_insert_with(|| Arc::new(TableLock::new(table.0))))
     }
 
-    /// The reserved values of a sequence.
+    /// Returns the reserved values of a sequence.
     pub(crate) fn range_of(&self, sequence: &SequenceDef) -> Arc<Mutex<SequenceRange>> {
         Arc::clone(self.sequences.lock().entry(sequence.state).or_default())
     }
 
-    /// The reserved values of all sequences, each with the id of its row in the system table; none are left.
+    /// Takes the reserved values of all sequences out of this object. Returns them with the ids of the
+    /// sequences' rows in the system table.
     pub(crate) fn take_ranges(&self) -> impl Iterator<Item = (u32, Arc<Mutex<SequenceRange>>)> + use<> {
         let ranges: Vec<_> = self.sequences.lock().drain().collect();
         ranges.into_iter()
     }
 
-    /// `base` with changes, under a version of its own.
+    /// Returns a copy of `base` with the changes, which has a version of its own.
     pub(crate) fn derive(&self, base: &Catalog, changes: impl IntoIterator<Item = ObjectChange>) -> Catalog {
         let mut catalog = base.clone();
         changes.into_iter().for_each(|change| catalog.apply(change));

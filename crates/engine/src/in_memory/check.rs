@@ -1,6 +1,6 @@
-//! Checks tables: their rows, that their indexes match their rows, and that no chunk of the region is lost.
+//! Checks the rows of tables, that their indexes match their rows, and that no chunk of the region is lost.
 //!
-//! What it does not know: pages.
+//! This module does not know pages.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The old table stays as it is. The transaction gives it up, and its commit drops it.
 //!
-//! What it does not know: the catalog.
+//! This module does not know the catalog.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

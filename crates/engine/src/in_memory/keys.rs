@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Two rows get the same key in an index exactly if the index must refuse one of them.
 //!
-//! What it does not know: stores.
+//! This module does not know stores.
 
 use smallvec::SmallVec;
 
@@ -25,7 +25,7 @@ pub(super) struct RowKeys {
 }
 
 impl RowKeys {
-    /// An empty list of keys that reuses a buffer.
+    /// Returns an empty list of keys that reuses a buffer.
     pub(super) fn in_buffer(bytes: Vec<u8>) -> RowKeys {
         RowKeys { bytes, ends: SmallVec::new() }
     }
@@ -40,14 +40,14 @@ impl RowKeys {
         self.ends.clear();
     }
 
-    /// The key in the index with this number. Empty if there is no such index.
+    /// Returns the key in the index with this number. The key is empty if there is no such index.
     pub(super) fn key(&self, number: usize) -> &[u8] {
         let start = number.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied());
         let span = start.zip(self.ends.get(number).copied());
         span.and_then(|(start, end)| self.bytes.get(start..end)).unwrap_or_default()
     }
 
-    /// All keys, in the form that a store expects.
+    /// Returns all keys, in the form that a store expects.
     pub(super) fn all(&self) -> SmallVec<[&[u8]; 7]> {
         (0..self.ends.len()).map(|number| self.key(number)).collect()
     }
@@ -58,7 +58,7 @@ pub(super) fn push_row_id(out: &mut Vec<u8>, id: u64) {
     key::push(out, ColumnType::Int8, &Datum::Int8(id.cast_signed()));
 }
 
-/// The row id in its key.
+/// Returns the row id in its key.
 pub(super) fn row_id(key: &[u8]) -> Option<u64> {
     let raw = key.get(1..ROW_ID_BYTES)?;
     Some(u64::from_be_bytes(raw.try_into().ok()?) ^ (1 << 63))
@@ -118,7 +118,7 @@ impl MemoryStore {
         has_null
     }
 
-    /// Whether two rows have the same keys in all indexes.
+    /// Returns whether two rows have the same keys in all indexes.
     pub(super) fn has_same_keys(&self, old: RowRef<'_>, new: RowRef<'_>) -> bool {
         let indexed = self.def.indexes.iter().flat_map(|index| &index.columns);
         let mut columns = self.def.key_columns().iter().chain(indexed);

@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. Two stores never have the same key in an index of one table.
-//! 2. No latch of a store is held while a row is handed on.
+//! 2. No latch of a store is held while a row is passed to the closure.
 //!
-//! What it does not know: how rows are spread, locks of partitions.
+//! This module does not know how rows are spread, or the locks of partitions.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -46,7 +46,7 @@ impl Piece {
         Piece { at, bytes, ends, next: 0, rows_max: PIECE_ROWS_MIN, is_last: false }
     }
 
-    /// The key and the row of an entry.
+    /// Returns the key and the row of an entry.
     fn entry(&self, number: usize) -> Option<(&[u8], &[u8])> {
         let (key_end, row_end) = *self.ends.get(number)?;
         let start = number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);

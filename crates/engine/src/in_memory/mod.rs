@@ -12,7 +12,7 @@
 //!    other transaction reads or changes the row meanwhile, and there are no older versions.
 //! 2. Before the first change, the transaction has noted the partition (`Context::begin_store_write`).
 //!
-//! What it does not know: how a store keeps rows.
+//! This module does not know how a store keeps rows.
 
 mod check;
 mod definition;
@@ -62,12 +62,12 @@ impl TableEngine for MemoryEngine {
 pub(crate) struct MemoryStore {
     def: Arc<TableDef>,
     schema: Arc<RowSchema>,
-    /// The table in the store of its partition. If the table is spread over partitions, its part in the first
-    /// store.
+    /// The table in the store of its partition. If the table is spread over partitions, this is its part in
+    /// the first store.
     first: StoredTable,
     /// The parts in the other stores, if the table is spread.
     others: Box<[StoredTable]>,
-    /// The next row id. 0 until it is looked up.
+    /// The next row id. It is 0 until it is looked up.
     next_row_id: Arc<AtomicU64>,
 }
 
@@ -84,12 +84,12 @@ impl MemoryStore {
         }
     }
 
-    /// The `MemoryStore` of a table. `None` if the table belongs to another engine.
+    /// Returns the `MemoryStore` of a table, or `None` if the table belongs to another engine.
     pub(crate) fn of(table: &Table) -> Option<&MemoryStore> {
         (&*table.store as &dyn Any).downcast_ref()
     }
 
-    /// The number of an index in the store. The primary key is index 0.
+    /// Returns the number of an index in the store. The primary key is index 0.
     fn index_number(&self, id: IndexId) -> Result<usize> {
         let found = self.def.indexes.iter().position(|index| index.id == id);
         let stale = || Error::StaleDefinition { table: self.def.name.clone() };

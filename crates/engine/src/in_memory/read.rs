@@ -135,8 +135,8 @@ impl MemoryStore {
         on_row(primary, row)
     }
 
-    /// The largest row id in any store, or 0. The partitions need not be locked for this, because no row gets
-    /// an id before the largest one is known.
+    /// Returns the largest row id in any store, or 0. The partitions need not be locked for this, because no
+    /// row gets an id before the largest one is known.
     pub(super) fn last_row_id(&self, core: &Core) -> Result<u64> {
         let mut last = 0;
         for at in self.tables() {

@@ -10,7 +10,7 @@
 //!    have all columns of the partition key.
 //! 2. No value of the partition key leads to another partition when its type has another length.
 //!
-//! What it does not know: stores, bounds of parts.
+//! This module does not know stores or bounds of parts.
 
 use std::ops::Bound;
 
@@ -25,8 +25,8 @@ use crate::partitions::StoredTable;
 use crate::row::RowRef;
 use crate::types::{ColumnType, Datum};
 
-/// The ordinals of the columns by which a new table is spread over partitions. `None` if the table is in one
-/// partition.
+/// Returns the ordinals of the columns by which a new table is spread over partitions. Returns `None` if the
+/// table is in one partition.
 pub(crate) fn spread_by(def: &TableDef) -> Option<&[usize]> {
     let cut = def.partitions.as_ref().filter(|cut| cut.method == PartitionMethod::Hash)?;
     let is_hashed = |column: &usize| def.columns.get(*column).is_some_and(|c| is_hashable(c.column_type));
@@ -52,24 +52,24 @@ impl MemoryStore {
         !self.others.is_empty()
     }
 
-    /// All parts of the table in stores, in the order of their partitions.
+    /// Returns all parts of the table in stores, in the order of their partitions.
     pub(super) fn tables(&self) -> impl Iterator<Item = StoredTable> + '_ {
         std::iter::once(self.first).chain(self.others.iter().copied())
     }
 
-    /// The number of parts of the table in stores.
+    /// Returns the number of parts of the table in stores.
     pub(super) fn table_count(&self) -> u64 {
         1 + self.others.len() as u64
     }
 
-    /// The table for a hash or a row id.
+    /// Returns the table for a hash or a row id.
     fn table_numbered(&self, number: u64) -> StoredTable {
         let number = (number % self.table_count()) as usize;
         number.checked_sub(1).and_then(|at| self.others.get(at)).copied().unwrap_or(self.first)
     }
 
-    /// Called before rows are read. Locks the partition if the table is spread. The partition of any other
-    /// table is locked when the table is opened. Returns false if SKIP LOCKED skips the partition.
+    /// Locks the partition, if the table is spread, before rows are read. The partition of any other table is
+    /// locked when the table is opened. Returns false if SKIP LOCKED skips the partition.
     pub(super) fn reach(&self, cx: &mut Context, at: StoredTable) -> Result<bool> {
         if self.is_spread() && !cx.is_reader {
             cx.reach_partition(at.partition)?;
@@ -77,20 +77,20 @@ impl MemoryStore {
         Ok(!cx.passed_by.contains(&at.partition))
     }
 
-    /// Called before a row is changed. Locks the partition if the table is spread.
+    /// Locks the partition, if the table is spread, before a row is changed.
     pub(super) fn reach_to_change(&self, cx: &mut Context, at: StoredTable) -> Result<()> {
         if self.is_spread() { cx.lock_partition(at.partition) } else { Ok(()) }
     }
 
-    /// The table for a row.
+    /// Returns the table for a row.
     pub(super) fn table_of_row(&self, row: RowRef<'_>) -> StoredTable {
         let Some(columns) = spread_by(&self.def).filter(|_| self.is_spread()) else { return self.first };
         let value = |column: &usize| without_padding(self.def.key_type(*column), row.get(*column));
         self.table_numbered(key_hash(columns.iter().map(value)))
     }
 
-    /// The table for a key in an index, of which the first bytes are known. `None` if every table can have
-    /// it.
+    /// Returns the table for a key in an index, of which the first bytes are known. Returns `None` if every
+    /// table can have the key.
     pub(super) fn table_of_key(&self, index: usize, key: &[u8], known_bytes: usize) -> Option<StoredTable> {
         if !self.is_spread() {
             return Some(self.first);
@@ -108,7 +108,8 @@ impl MemoryStore {
         Some(self.table_numbered(hash))
     }
 
-    /// Adds a column of a key to a hash. `None` if the key does not have this column.
+    /// Adds a column of a key to a hash, and returns the new hash. Returns `None` if the key does not have
+    /// this column.
     fn with_column(&self, hash: u64, columns: &[usize], mut key: &[u8], wanted: usize) -> Option<u64> {
         for column in columns {
             let column_type = self.def.key_type(*column);
@@ -125,7 +126,7 @@ impl MemoryStore {
         None
     }
 
-    /// The only table that can have a key of a range.
+    /// Returns the only table that can have a key of a range.
     pub(super) fn table_of_range(
         &self,
         index: usize,
@@ -142,7 +143,7 @@ impl MemoryStore {
     }
 }
 
-/// The form of a partition key's value that is hashed, in which a `char(n)` has no spaces at its end.
+/// Returns the form of a partition key's value that is hashed, in which a `char(n)` has no spaces at its end.
 pub(crate) fn without_padding(column_type: ColumnType, value: Datum<'_>) -> Datum<'_> {
     match (column_type, value) {
         (ColumnType::Char(_), Datum::Text(text)) => Datum::Text(text.trim_end_matches(' ')),
@@ -150,7 +151,7 @@ pub(crate) fn without_padding(column_type: ColumnType, value: Datum<'_>) -> Datu
     }
 }
 
-/// The hash of an encoded text or bytea.
+/// Returns the hash of an encoded text or bytea.
 fn hash_of_bytes(part: &[u8]) -> u64 {
     let plain = part.get(1..part.len().saturating_sub(2)).unwrap_or_default();
     if !plain.contains(&0) {

@@ -1,4 +1,4 @@
-//! A transaction's part in partitions: locks, changes, savepoints, the end.
+//! A transaction's work in partitions: locks, changes, savepoints, the end.
 //!
 //! | step | order |
 //! |---|---|
@@ -9,9 +9,10 @@
 //! next start drops. All other changes of one transaction are in one partition, or in pages.
 //!
 //! Invariants
-//! 1. A partition stays locked until the transaction ends, also over ROLLBACK TO.
-//! 2. A transaction that has changed a table that others see, in a partition, changes nothing else.
-//! 3. A statement with SKIP LOCKED reads no row of a partition that it has passed by (`passed_by`).
+//! 1. A partition stays locked until the transaction ends, even after ROLLBACK TO.
+//! 2. If a transaction has changed a table of a partition, and other transactions see this table, the
+//!    transaction changes nothing else.
+//! 3. A statement with SKIP LOCKED reads no row of a partition that it has skipped (`passed_by`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +84,7 @@ impl Context {
         self.stores.get_or_insert_default()
     }
 
-    /// Called before a row is changed. Records the partition. Fails with 0A000 if the transaction has changed
+    /// Records the partition before a row is changed. Fails with 0A000 if the transaction has changed
     /// something that cannot be committed together with the table.
     pub(crate) fn begin_store_write(&mut self, def: &TableDef, at: StoredTable) -> Result<()> {
         let work = self.stores.get_or_insert_default();
@@ -116,7 +117,7 @@ impl Context {
         Ok(())
     }
 
-    /// The name of the table of the newest change of a page.
+    /// Returns the name of the table of the newest change of a page.
     fn newest_change(&mut self) -> Result<String> {
         self.read_top()?;
         let tree = self.record.decode().map(|record| record.tree);
@@ -126,7 +127,7 @@ impl Context {
         Ok(table.map_or_else(String::new, |table| table.def().name.clone()))
     }
 
-    /// The current state of the transaction's partitions, for a later rollback.
+    /// Returns the current state of the transaction's partitions, for a later rollback.
     pub(crate) fn store_marks(&self) -> StoreMarks {
         let Some(work) = &self.stores else { return StoreMarks::default() };
         let mark = |partition: &PartitionId| {
@@ -194,7 +195,7 @@ impl Context {
         Ok(())
     }
 
-    /// Called before another thread continues the transaction.
+    /// Prepares the stores for another thread, which continues the transaction.
     #[cold]
     pub(crate) fn hand_over_stores(&self) {
         for partition in self.stores.iter().flat_map(|work| &work.open) {
@@ -217,8 +218,8 @@ impl Context {
         Ok(())
     }
 
-    /// Called at the end of the transaction, while its partitions are still locked. Drops tables that no
-    /// definition refers to. If a table cannot be dropped now, the next start drops it.
+    /// Drops tables that no definition refers to, at the end of the transaction, while its partitions are
+    /// still locked. If a table cannot be dropped now, the next start drops it.
     #[cold]
     pub(crate) fn end_stores(&mut self, is_committed: bool) {
         let Some(mut work) = self.stores.take() else { return };
@@ -265,8 +266,8 @@ impl Context {
         Ok(at)
     }
 
-    /// Records that a table is dropped when the transaction commits, because the definition that is made next
-    /// does not need it.
+    /// Records that a table is dropped when the transaction commits. The definition that is made next does
+    /// not need the table.
     pub(crate) fn give_up_stored(&mut self, at: StoredTable) {
         let records = self.record_count;
         self.work().note_given_up(at, records);

@@ -60,7 +60,7 @@ impl MemoryStore {
         })
     }
 
-    /// A row id that leads to the partition of `at`.
+    /// Returns a new row id that leads to the partition of `at`.
     pub(super) fn new_row_id(&self, core: &Core, at: StoredTable) -> Result<u64> {
         let count = self.table_count();
         if self.next_row_id.load(Ordering::Acquire) == 0 {

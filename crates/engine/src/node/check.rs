@@ -1,6 +1,6 @@
 //! Checks one node for damage. It trusts none of the node's bytes.
 //!
-//! This module knows nothing about other pages. `tree::check` compares nodes with each other.
+//! This module does not know other pages. `tree::check` compares nodes with each other.
 
 use super::read::head_of;
 use super::{
@@ -18,8 +18,8 @@ pub fn damage(page: &[u8]) -> Option<String> {
         .err()
 }
 
-/// Whether lengths and offsets in the header are within the page, with a directory that has columns. A change
-/// of one entry needs this.
+/// Returns whether lengths and offsets in the header are within the page, and whether a leaf by columns can
+/// have as many columns as its header says. A change of one entry needs this.
 #[inline]
 pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
     let (page_bytes, fixed) = (node.page_bytes(), node.fixed_bytes());
@@ -32,14 +32,14 @@ pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
         && (!node.is_by_columns() || has_column_count(node))
 }
 
-/// Whether a leaf by columns can have as many columns as its header says. A leaf without columns has no
-/// directory that could be read.
+/// Returns whether a leaf by columns can have as many columns as its header says. A leaf without columns has
+/// no directory that could be read.
 fn has_column_count(node: NodeRef<'_>) -> bool {
     (1..=columns_max(node.page_bytes())).contains(&node.column_count())
 }
 
-/// Whether an entry is within the heap of a node that `has_frame`, with a value of at least
-/// `value_bytes_min`.
+/// Returns whether an entry is within the heap of a node, and its value has at least `value_bytes_min` bytes.
+/// `has_frame` must be true for the node.
 #[inline]
 pub(crate) fn has_entry(node: NodeRef<'_>, index: usize, value_bytes_min: usize) -> bool {
     if index >= node.len() {
@@ -56,7 +56,7 @@ pub(crate) fn has_entry(node: NodeRef<'_>, index: usize, value_bytes_min: usize)
     }
 }
 
-/// As `has_entry`, for a leaf by columns, whose values all begin with a stamp.
+/// Does the same as `has_entry` for a leaf by columns, whose values all begin with a stamp.
 fn has_entry_by_columns(node: NodeRef<'_>, index: usize, value_start: usize, end: usize) -> bool {
     if value_start + STAMP_BYTES > end || !node.is_stamped() {
         return false;

@@ -11,7 +11,7 @@
 //! | directory | start of the heads u16, number of rows u16, width of each column u8 (0: variable), start of each minipage u16 |
 //!
 //! An entry whose row is in the columns has `IN_COLUMNS` and the row's number in place of its value's length,
-//! and only a stamp as its value. Other entries have their row behind the stamp, as in a leaf by rows. These
+//! and only a stamp as its value. Other entries have their row after the stamp, as in a leaf by rows. These
 //! are rows that were written since the leaf was built, and overflow pointers.
 //!
 //! Invariants
@@ -21,14 +21,15 @@
 //! 3. The number of rows and their places are fixed until the leaf is built again. A row that is replaced by
 //!    one with other lengths, or removed, leaves its bytes as garbage.
 //!
-//! This module does not know types, keys and stamps.
+//! This module does not know types, keys or stamps.
 
 use super::minipage::{END_BYTES, Minipage};
 use super::usable_bytes;
 use crate::fixed;
 use crate::row::ROW_LAYOUT;
 
-/// Set in the length of an entry's value if its row is in the columns. The other bits are the row's number.
+/// The bit that is set in the length of an entry's value if its row is in the columns. The other bits are the
+/// row's number.
 pub(crate) const IN_COLUMNS: usize = 0x8000;
 /// The longest value of a leaf by columns, because `IN_COLUMNS` is a bit of its length.
 pub(crate) const VALUE_BYTES_MAX: usize = IN_COLUMNS - 1;
@@ -37,13 +38,13 @@ const START_BYTES: usize = 2;
 const DIRECTORY_HEAD_BYTES: usize = 4;
 const DIRECTORY_BYTES_OF_COLUMN: usize = 1 + START_BYTES;
 
-/// The bytes that the directory of `columns` columns takes in a leaf.
+/// Returns the bytes that the directory of `columns` columns takes in a leaf.
 pub(crate) const fn directory_bytes(columns: usize) -> usize {
     if columns == 0 { 0 } else { DIRECTORY_HEAD_BYTES + columns * DIRECTORY_BYTES_OF_COLUMN }
 }
 
-/// The most columns of a leaf by columns: the directory takes at most 1/16 of the usable page. So a full leaf
-/// can still be split (`entry_bytes_max`).
+/// Returns the most columns of a leaf by columns: the directory takes at most 1/16 of the usable page. So a
+/// full leaf can still be split (`entry_bytes_max`).
 pub const fn columns_max(page_bytes: usize) -> usize {
     (usable_bytes(page_bytes) / 16 - DIRECTORY_HEAD_BYTES) / DIRECTORY_BYTES_OF_COLUMN
 }
@@ -61,12 +62,12 @@ impl Widths<'_> {
         self.0.iter().filter(|width| **width == 0).count()
     }
 
-    /// The offset of the ends in an encoded row.
+    /// Returns the offset of the ends in an encoded row.
     fn ends_at(self) -> usize {
         self.head_bytes() + self.0.iter().map(|width| usize::from(*width)).sum::<usize>()
     }
 
-    /// The offset of the first value of variable width in an encoded row.
+    /// Returns the offset of the first value of variable width in an encoded row.
     fn values_at(self) -> usize {
         self.ends_at() + self.variable_count() * END_BYTES
     }
@@ -81,7 +82,7 @@ fn put_u16(page: &mut [u8], offset: usize, value: usize) {
     fixed::put_at(page, offset, (value as u16).to_le_bytes());
 }
 
-/// Whether `row` is an encoded row of columns with these widths, so that it can be placed in columns.
+/// Returns whether `row` is an encoded row of columns with these widths, so that it can be placed in columns.
 pub(crate) fn is_row(widths: &[u8], row: &[u8]) -> bool {
     let widths = Widths(widths);
     let (ends_at, mut end) = (widths.ends_at(), widths.values_at());
@@ -154,7 +155,7 @@ fn put_values(page: &mut [u8], start: usize, rows: &[&[u8]], shape: Widths<'_>, 
     at
 }
 
-/// The variable column with number `which` in an encoded row.
+/// Returns the value of the variable column with number `which` in an encoded row.
 fn value_of<'r>(row: &'r [u8], shape: Widths<'_>, which: usize) -> &'r [u8] {
     let ends_at = shape.ends_at();
     let end = u16_at(row, ends_at + which * END_BYTES);
@@ -204,27 +205,27 @@ impl<'a> Columns<'a> {
         Self { page, directory, count }
     }
 
-    /// Where the directory begins.
+    /// Returns the offset at which the directory begins.
     pub(crate) const fn directory(&self) -> usize {
         self.directory
     }
 
-    /// Where the columns begin.
+    /// Returns the offset at which the columns begin.
     pub(crate) fn area_start(&self) -> usize {
         u16_at(self.page, self.directory)
     }
 
-    /// The number of rows, with those that no entry has any more.
+    /// Returns the number of rows, with those that no entry has any more.
     pub fn rows(&self) -> usize {
         u16_at(self.page, self.directory + 2)
     }
 
-    /// The number of columns.
+    /// Returns the number of columns.
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// The width of each column in bytes; 0 is a variable width.
+    /// Returns the width of each column in bytes; 0 is a variable width.
     pub fn widths(&self) -> &'a [u8] {
         let at = self.directory + DIRECTORY_HEAD_BYTES;
         &self.page[at..at + self.count]
@@ -234,21 +235,21 @@ impl<'a> Columns<'a> {
         u16_at(self.page, self.directory + DIRECTORY_HEAD_BYTES + self.count + column * START_BYTES)
     }
 
-    /// Whether a column of a row is NULL.
+    /// Returns whether a column of a row is NULL.
     #[inline]
     pub fn is_null(&self, column: usize, row: usize) -> bool {
         let at = self.area_start() + row * Widths(self.widths()).head_bytes();
         self.page[at + 1 + column / 8] & (1 << (column % 8)) != 0
     }
 
-    /// The minipage of a column of fixed width: the values of all rows, one behind the other.
+    /// Returns the minipage of a column of fixed width: the values of all rows, one after the other.
     pub fn fixed(&self, column: usize) -> &'a [u8] {
         let (start, width) = (self.start(column), usize::from(self.widths()[column]));
         assert!(width > 0, "column {column} has a variable width");
         &self.page[start..start + self.rows() * width]
     }
 
-    /// The value of a column of variable width.
+    /// Returns the value of a column of variable width.
     #[inline]
     pub fn variable(&self, column: usize, row: usize) -> &'a [u8] {
         let start = self.start(column);
@@ -257,7 +258,7 @@ impl<'a> Columns<'a> {
         &self.page[values_start + from..values_start + to]
     }
 
-    /// Where a value begins and ends in its minipage's values.
+    /// Returns where a value begins and ends in its minipage's values.
     fn value_range(&self, start: usize, row: usize) -> [usize; 2] {
         let from = if row == 0 { 0 } else { u16_at(self.page, start + (row - 1) * END_BYTES) };
         [from, u16_at(self.page, start + row * END_BYTES)]
@@ -268,7 +269,7 @@ impl<'a> Columns<'a> {
         start + self.rows() * END_BYTES + self.value_range(start, row)[0]
     }
 
-    /// The values of a column.
+    /// Returns the values of a column.
     pub fn minipage(&self, column: usize) -> Minipage<'a> {
         let (area, rows, shape) = (self.area_start(), self.rows(), Widths(self.widths()));
         let heads = &self.page[area..area + rows * shape.head_bytes()];
@@ -292,7 +293,7 @@ impl<'a> Columns<'a> {
         (0..widths.len()).filter(|column| widths[*column] == 0)
     }
 
-    /// The number of bytes of a row.
+    /// Returns the number of bytes of a row.
     pub(crate) fn row_bytes(&self, row: usize) -> usize {
         let values: usize = self.variable_columns().map(|column| self.variable(column, row).len()).sum();
         Widths(self.widths()).values_at() + values
@@ -318,7 +319,8 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Whether another row has the same lengths as the row with this number, so that it can overwrite it.
+    /// Returns whether `row` has the same lengths as the row with this number, so that `row` can overwrite
+    /// it.
     pub(crate) fn fits_over(&self, number: usize, row: &[u8]) -> bool {
         let shape = Widths(self.widths());
         let mut columns = self.variable_columns().enumerate();
@@ -328,9 +330,9 @@ impl<'a> Columns<'a> {
             })
     }
 
-    /// Whether the minipages lie one behind the other between `heap_start` and the directory, and have all
-    /// values of the row with this number. A change of one entry needs this: an overwritten value must not
-    /// change the ends of another column.
+    /// Returns whether the minipages lie one after the other between `heap_start` and the directory, and have
+    /// all values of the row with this number. A change of one entry needs this, because an overwritten value
+    /// must not change the ends of another column.
     pub(crate) fn has_row(&self, row: usize, heap_start: usize) -> bool {
         let (area, rows, widths) = (self.area_start(), self.rows(), self.widths());
         if row >= rows || area < heap_start {
@@ -383,8 +385,8 @@ impl<'a> Columns<'a> {
         (at != self.directory).then(|| "bytes between the columns and their directory".into())
     }
 
-    /// Where the minipage of a column ends; `None` if it is not before the directory, or its ends do not
-    /// ascend.
+    /// Returns where the minipage of a column ends. Returns `None` if the minipage is not before the
+    /// directory, or its ends do not ascend.
     fn minipage_end(&self, column: usize) -> Option<usize> {
         let (start, rows, width) = (self.start(column), self.rows(), usize::from(self.widths()[column]));
         let end = start + rows * if width == 0 { END_BYTES } else { width };

@@ -7,7 +7,7 @@
 //!    checks first, because the log may be damaged.
 //! 3. A rebuild writes zeros outside of slots, heap and fences, so no bytes from before the rebuild are left.
 //!
-//! This module knows nothing about latches, logs and other pages.
+//! This module does not know latches, logs or other pages.
 
 use super::columns::{self, IN_COLUMNS};
 use super::read::head_of;
@@ -54,7 +54,7 @@ impl<'a> Frame<'a> {
         widths: &[],
     };
 
-    /// The frame of an existing node.
+    /// Returns the frame of an existing node.
     pub fn of(node: NodeRef<'a>) -> Self {
         Self {
             level: node.level(),
@@ -69,7 +69,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The bytes of the page that the frame takes besides the header.
+    /// Returns the bytes of the page that the frame takes besides the header.
     pub(crate) fn fixed_bytes(&self) -> usize {
         let directory = columns::directory_bytes(self.widths.len());
         self.lower.len() + self.upper.len() + self.prefix.len() + directory
@@ -117,7 +117,7 @@ fn flags(frame: &Frame<'_>) -> u8 {
     stamped | by_columns | if implied { PREFIX_IMPLIED } else { 0 }
 }
 
-/// Whether `suffix_bytes` and `value_bytes` more fit without compaction.
+/// Returns whether `suffix_bytes` and `value_bytes` more fit without compaction.
 #[inline]
 pub fn has_gap(node: NodeRef<'_>, suffix_bytes: usize, value_bytes: usize) -> bool {
     node.gap_bytes() >= super::entry_bytes(suffix_bytes, value_bytes)
@@ -185,14 +185,14 @@ pub fn remove(page: &mut [u8], slot: usize) {
     put_u16(page, 60, 0);
 }
 
-/// Whether a value can be replaced by any one of `value_bytes` without compaction.
+/// Returns whether a value can be replaced by any one of `value_bytes` without compaction.
 pub fn can_replace(node: NodeRef<'_>, slot: usize, value_bytes: usize) -> bool {
     let suffix_bytes = node.suffix(slot).len();
     let fits_over = node.row_number(slot).is_none() && value_bytes <= node.value(slot).len();
     fits_over || node.gap_bytes() >= ENTRY_HEAD_BYTES + suffix_bytes + value_bytes
 }
 
-/// Whether a value can be replaced by this one without compaction.
+/// Returns whether a value can be replaced by this one without compaction.
 pub fn can_replace_by(node: NodeRef<'_>, slot: usize, value: &[u8]) -> bool {
     if can_replace(node, slot, value.len()) {
         return true;
@@ -200,7 +200,7 @@ pub fn can_replace_by(node: NodeRef<'_>, slot: usize, value: &[u8]) -> bool {
     row_below(node, slot, value).is_some()
 }
 
-/// The number in the columns of an entry's row, if the row of `value` can overwrite it.
+/// Returns the number in the columns of an entry's row, if the row of `value` can overwrite it.
 fn row_below(node: NodeRef<'_>, slot: usize, value: &[u8]) -> Option<usize> {
     let (number, columns) = (node.row_number(slot)?, node.columns()?);
     columns.fits_over(number, value.get(STAMP_BYTES..)?).then_some(number)
@@ -276,20 +276,20 @@ fn write_value_start(page: &mut [u8], slot: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// The number of free bytes after a rebuild with a prefix of `prefix_bytes`. It is negative if the node would
-/// not fit.
+/// Returns the number of free bytes after a rebuild with a prefix of `prefix_bytes`. It is negative if the
+/// node would not fit.
 pub fn free_after_rebuild(node: NodeRef<'_>, prefix_bytes: usize) -> isize {
     let shorter = node.prefix().len() as isize - prefix_bytes as isize;
     node.free_bytes() as isize + shorter - shorter * node.len() as isize
 }
 
-/// Whether all keys share a prefix of this length and the node would fit its page with it.
+/// Returns whether all keys share a prefix of this length and the node would fit its page with it.
 pub fn can_rebuild(node: NodeRef<'_>, prefix_bytes: usize) -> bool {
     let shared = if node.is_empty() { node.prefix().len() } else { best_prefix(node, 0..node.len()).len() };
     prefix_bytes <= shared.max(node.prefix().len()) && free_after_rebuild(node, prefix_bytes) >= 0
 }
 
-/// Whether the first `keep` entries fit the page with an upper fence of `upper_bytes`.
+/// Returns whether the first `keep` entries fit the page with an upper fence of `upper_bytes`.
 pub fn can_keep_left(node: NodeRef<'_>, keep: usize, upper_bytes: usize) -> bool {
     let (old, new) = (node.prefix().len(), best_prefix(node, 0..keep).len());
     let entries: usize = (0..keep).map(|index| node.entry_bytes(index) + old).sum();
@@ -363,7 +363,7 @@ pub fn fill_by_columns(page: &mut [u8], entries: &[(&[u8], &[u8])]) {
     put_u16(page, 58, entries.len().saturating_sub(1));
 }
 
-/// Appends an entry after the last one. Nodes are filled from sorted input with it.
+/// Appends an entry after the last one. This function fills nodes from sorted input.
 pub fn append(page: &mut [u8], suffix: &[u8], value: &[u8]) {
     let count = NodeRef::new(page).len();
     assert!(has_gap(NodeRef::new(page), suffix.len(), value.len()), "append needs room");
@@ -373,7 +373,8 @@ pub fn append(page: &mut [u8], suffix: &[u8], value: &[u8]) {
     put_u16(page, 58, count);
 }
 
-/// The longest prefix that a range of a node's entries has in common and that the node may store once.
+/// Returns the longest prefix that a range of a node's entries has in common and that the node may store
+/// once.
 pub fn best_prefix(node: NodeRef<'_>, range: std::ops::Range<usize>) -> Vec<u8> {
     if range.is_empty() {
         return Vec::new();

@@ -4,7 +4,7 @@
 //! 1. The stamp of a clustered entry (transaction id and roll pointer) has a fixed offset in the value. So it
 //!    can be overwritten without moving the value.
 //!
-//! This module knows nothing about pages and slots.
+//! This module does not know pages or slots.
 
 use super::{Columns, STAMP_BYTES};
 use crate::fixed;
@@ -37,19 +37,19 @@ pub struct EntryRef<'a> {
 }
 
 impl<'a> EntryRef<'a> {
-    /// The flags.
+    /// Returns the flags.
     #[inline]
     pub const fn flags(&self) -> u8 {
         self.value[0]
     }
 
-    /// Whether the entry is delete-marked.
+    /// Returns whether the entry is delete-marked.
     #[inline]
     pub const fn is_deleted(&self) -> bool {
         self.flags() & FLAG_DELETED != 0
     }
 
-    /// Transaction id of a clustered entry, 0 for a secondary one.
+    /// Returns the transaction id of a clustered entry, 0 for a secondary one.
     #[inline]
     pub fn txn(&self) -> u64 {
         if !self.stamped {
@@ -59,7 +59,7 @@ impl<'a> EntryRef<'a> {
         u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
 
-    /// Roll pointer of a clustered entry, 0 for a secondary one.
+    /// Returns the roll pointer of a clustered entry, 0 for a secondary one.
     #[inline]
     pub fn roll(&self) -> u64 {
         if !self.stamped {
@@ -68,13 +68,13 @@ impl<'a> EntryRef<'a> {
         u64::from_le_bytes(fixed::bytes_at(self.value, 7))
     }
 
-    /// Flags, transaction id and roll pointer.
+    /// Returns the flags, transaction id and roll pointer.
     pub fn stamp(&self) -> Stamp {
         Stamp { txn: self.txn(), roll: self.roll(), flags: self.flags() }
     }
 
-    /// The row of a clustered entry; empty for a secondary one. A row that lies by columns is put together in
-    /// `spare`.
+    /// Returns the row of a clustered entry, or nothing (an empty slice) for a secondary one. A row that lies
+    /// by columns is put together in `spare`.
     #[inline]
     pub fn payload<'s>(&self, spare: &'s mut Vec<u8>) -> &'s [u8]
     where
@@ -91,7 +91,7 @@ impl<'a> EntryRef<'a> {
         }
     }
 
-    /// The length of the key in bytes.
+    /// Returns the length of the key in bytes.
     pub const fn key_bytes(&self) -> usize {
         self.prefix.len() + self.suffix.len()
     }
@@ -102,13 +102,13 @@ impl<'a> EntryRef<'a> {
         out.extend_from_slice(self.suffix);
     }
 
-    /// A copy of the key.
+    /// Returns a copy of the key.
     pub fn key(&self) -> Vec<u8> {
         [self.prefix, self.suffix].concat()
     }
 }
 
-/// The first bytes of a clustered leaf value.
+/// Returns the first bytes of a clustered leaf value.
 pub(crate) fn encode_stamp(stamp: Stamp) -> [u8; STAMP_BYTES] {
     assert!(stamp.txn <= TXN_MAX, "transaction id {} exceeds 48 bits", stamp.txn);
     let mut raw = [0; STAMP_BYTES];

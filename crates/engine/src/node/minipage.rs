@@ -18,42 +18,42 @@ pub struct Minipage<'a> {
 /// Where the values of a minipage lie.
 #[derive(Clone, Copy)]
 enum Values<'a> {
-    /// One behind the other, all of this width.
+    /// Values of this width, one after the other.
     Fixed(&'a [u8], usize),
-    /// For each row the end of its value, and the values.
+    /// The end of each row's value, and the values.
     Variable(&'a [[u8; END_BYTES]], &'a [u8]),
 }
 
 impl<'a> Minipage<'a> {
-    /// A column whose rows have these heads, of `head_bytes` each.
+    /// Returns a column whose rows have these heads, of `head_bytes` each.
     pub(super) fn new(heads: &'a [u8], head_bytes: usize, column: usize) -> Self {
         let nulls = &heads[1 + column / 8..];
         Self { nulls, head_bytes, null_bit: 1 << (column % 8), values: Values::Fixed(&[], 1) }
     }
 
-    /// The same column with these values, all of one width.
+    /// Returns the same column with these values, all of one width.
     pub(super) const fn with_fixed(self, values: &'a [u8], width: usize) -> Self {
         Self { values: Values::Fixed(values, width), ..self }
     }
 
-    /// The same column with values that have these ends.
+    /// Returns the same column with values that have these ends.
     pub(super) fn with_variable(self, ends: &'a [u8], values: &'a [u8]) -> Self {
         Self { values: Values::Variable(ends.as_chunks().0, values), ..self }
     }
 
-    /// Whether the value of a row is NULL.
+    /// Returns whether the value of a row is NULL.
     #[inline]
     pub fn is_null(&self, row: usize) -> bool {
         self.nulls[row * self.head_bytes] & self.null_bit != 0
     }
 
-    /// Whether a value of these rows is NULL.
+    /// Returns whether a value of these rows is NULL.
     pub fn has_null(&self, rows: &[u16]) -> bool {
         let bits = rows.iter().fold(0, |bits, row| bits | self.nulls[usize::from(*row) * self.head_bytes]);
         bits & self.null_bit != 0
     }
 
-    /// All values, if they have this width. The value of a NULL is zeros.
+    /// Returns all values, if they have this width. The value of a NULL is zeros.
     #[inline]
     pub fn fixed<const WIDTH: usize>(&self) -> Option<&'a [[u8; WIDTH]]> {
         match self.values {
@@ -62,12 +62,12 @@ impl<'a> Minipage<'a> {
         }
     }
 
-    /// Whether the values have a variable width.
+    /// Returns whether the values have a variable width.
     pub const fn is_variable(&self) -> bool {
         matches!(self.values, Values::Variable(..))
     }
 
-    /// The bytes of a row's value. A NULL of variable width has none.
+    /// Returns the bytes of a row's value. A NULL of variable width has none.
     #[inline]
     pub fn bytes(&self, row: usize) -> &'a [u8] {
         match self.values {

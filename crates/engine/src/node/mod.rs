@@ -1,5 +1,6 @@
-//! The node of a B+tree: a slotted page with a common prefix, 4-byte key heads and fences. The rows of a leaf
-//! may lie by columns (`columns.rs`).
+//! The node of a B+tree: a slotted page with a common prefix, 4-byte key heads and fences. The fences of a
+//! node are the bounds of the keys that belong in it: the lower fence is the lowest such key, the upper fence
+//! is the first key above them. The rows of a leaf may lie by columns (`columns.rs`).
 //!
 //! Layout after the pager's page header (little endian; page numbers are within the tree's space)
 //!
@@ -79,30 +80,30 @@ pub const SECONDARY_VALUE_BYTES: usize = 1;
 /// Bytes of an inner value.
 pub const CHILD_BYTES: usize = 4;
 
-/// Bytes that slots, entries, prefix and fences share.
+/// Returns how many bytes slots, entries, prefix and fences share.
 pub const fn usable_bytes(page_bytes: usize) -> usize {
     page_bytes - SLOTS_START
 }
 
-/// Longest key in bytes: a quarter of the usable page.
+/// Returns the longest key in bytes: a quarter of the usable page.
 pub const fn key_bytes_max(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) / 4
 }
 
-/// The length limit of the prefix that a node stores once for all its keys.
+/// Returns the length limit of the prefix that a node stores once for all its keys.
 pub const fn prefix_bytes_max(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) / 16
 }
 
-/// The most bytes that an entry with its slot may take. Two fences of `key_bytes_max`, a prefix and one such
-/// entry fit in a page, with the directory of a leaf by columns, and a full page can
-/// always be split so that both halves fit (`split`).
+/// Returns the most bytes that an entry with its slot may take. Two fences of `key_bytes_max`, a prefix and
+/// one such entry fit in a page, with the directory of a leaf by columns, and a full page can always be split
+/// so that both halves fit (`split`).
 pub const fn entry_bytes_max(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) * 3 / 8
 }
 
-/// The longest payload that is stored in a clustered leaf with a key of `key_bytes`. A longer payload is in
-/// an overflow chain.
+/// Returns the longest payload that is stored in a clustered leaf with a key of `key_bytes`. A longer payload
+/// is in an overflow chain.
 pub const fn payload_bytes_max(page_bytes: usize, key_bytes: usize) -> usize {
     entry_bytes_max(page_bytes) - SLOT_BYTES - ENTRY_HEAD_BYTES - STAMP_BYTES - key_bytes
 }

@@ -46,7 +46,7 @@ pub(crate) struct Slot {
     pub suffix_bytes: usize,
 }
 
-/// The first four bytes, as a number with the same order. Zeros are added to shorter strings.
+/// Returns the first four bytes, as a number with the same order. Zeros are added to shorter strings.
 #[inline]
 pub(crate) fn head_of(suffix: &[u8]) -> u32 {
     if let Some(first) = suffix.first_chunk::<4>() {
@@ -57,12 +57,12 @@ pub(crate) fn head_of(suffix: &[u8]) -> u32 {
     u32::from_be_bytes(raw)
 }
 
-/// Length of the longest common prefix.
+/// Returns the length of the longest common prefix.
 pub fn common_prefix_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// The number of bytes that an entry with its slot takes in the node.
+/// Returns the number of bytes that an entry with its slot takes in the node.
 pub const fn entry_bytes(suffix_bytes: usize, value_bytes: usize) -> usize {
     SLOT_BYTES + ENTRY_HEAD_BYTES + suffix_bytes + value_bytes
 }
@@ -94,70 +94,71 @@ impl<'a> NodeRef<'a> {
         u32::from_le_bytes(fixed::bytes_at(self.page, offset))
     }
 
-    /// Page size in bytes.
+    /// Returns the page size in bytes.
     pub const fn page_bytes(&self) -> usize {
         self.page.len()
     }
 
-    /// Distance from the leaves.
+    /// Returns the distance from the leaves.
     #[inline]
     pub const fn level(&self) -> u8 {
         self.page[32]
     }
 
-    /// Whether this is a leaf.
+    /// Returns whether this is a leaf.
     #[inline]
     pub const fn is_leaf(&self) -> bool {
         self.level() == 0
     }
 
-    /// Whether every key between the fences begins with the prefix.
+    /// Returns whether every key between the fences begins with the prefix.
     #[inline]
     pub(crate) const fn is_prefix_implied(&self) -> bool {
         self.page[33] & PREFIX_IMPLIED != 0
     }
 
-    /// Whether leaf entries carry a stamp (clustered tree).
+    /// Returns whether leaf entries carry a stamp (clustered tree).
     #[inline]
     pub const fn is_stamped(&self) -> bool {
         self.page[33] & STAMPED != 0
     }
 
-    /// Whether this is a leaf by columns.
+    /// Returns whether this is a leaf by columns.
     #[inline]
     pub const fn is_by_columns(&self) -> bool {
         self.page[33] & BY_COLUMNS != 0
     }
 
-    /// The number of columns of a leaf by columns.
+    /// Returns the number of columns of a leaf by columns.
     pub(crate) fn column_count(&self) -> usize {
         self.u16_at(62)
     }
 
-    /// The bytes of the directory of a leaf by columns; 0 for other nodes.
+    /// Returns the number of bytes of the directory of a leaf by columns, or 0 for other nodes.
     #[inline]
     pub(crate) fn directory_bytes(&self) -> usize {
         if self.is_by_columns() { directory_bytes(self.column_count()) } else { 0 }
     }
 
-    /// The columns of a leaf by columns.
+    /// Returns the columns of a leaf by columns.
     pub fn columns(&self) -> Option<Columns<'a>> {
         let at = || self.page.len() - self.fixed_bytes();
         self.is_by_columns().then(|| Columns::new(self.page, at(), self.column_count()))
     }
 
-    /// The widths of the columns of a leaf by columns (`Frame::widths`); empty for other nodes.
+    /// Returns the widths of the columns of a leaf by columns (`Frame::widths`), or an empty slice for other
+    /// nodes.
     pub fn widths(&self) -> &'a [u8] {
         self.columns().map_or(&[], |columns| columns.widths())
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.u16_at(34)
     }
 
-    /// Whether there are no entries.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -166,18 +167,18 @@ impl<'a> NodeRef<'a> {
         self.u32_at(36) as usize
     }
 
-    /// Bytes of the heap that no slot refers to.
+    /// Returns how many bytes of the heap no slot refers to.
     #[inline]
     pub fn garbage_bytes(&self) -> usize {
         self.u32_at(40) as usize
     }
 
-    /// Page number of the right sibling, 0 if there is none.
+    /// Returns the page number of the right sibling, 0 if there is none.
     pub fn right(&self) -> u32 {
         self.u32_at(44)
     }
 
-    /// Page number of the leftmost child of an inner node.
+    /// Returns the page number of the leftmost child of an inner node.
     pub fn leftmost_child(&self) -> u32 {
         self.u32_at(48)
     }
@@ -187,61 +188,62 @@ impl<'a> NodeRef<'a> {
         self.u16_at(52)
     }
 
-    /// The bytes with which all keys begin. Suffixes do not have them.
+    /// Returns the bytes with which all keys begin. Suffixes do not have them.
     #[inline]
     pub fn prefix(&self) -> &'a [u8] {
         let start = self.page.len() - self.u16_at(56) - self.u16_at(54) - self.prefix_bytes();
         &self.page[start..start + self.prefix_bytes()]
     }
 
-    /// Lowest key that is allowed in this node; empty for the leftmost node.
+    /// Returns the lowest key that is allowed in this node, or the empty key for the leftmost node.
     pub fn lower_fence(&self) -> &'a [u8] {
         let end = self.page.len() - self.u16_at(56);
         &self.page[end - self.u16_at(54)..end]
     }
 
-    /// First key that belongs to the right sibling; `None` for the rightmost node.
+    /// Returns the first key that belongs to the right sibling, or `None` for the rightmost node.
     pub fn upper_fence(&self) -> Option<&'a [u8]> {
         let bytes = self.u16_at(56);
         (bytes > 0).then(|| &self.page[self.page.len() - bytes..])
     }
 
-    /// The bytes behind the heap and the columns: directory, prefix and fences. They are not checked.
+    /// Returns the number of bytes after the heap and the columns: directory, prefix and fences. They are not
+    /// checked.
     #[inline]
     pub(crate) fn fixed_bytes(&self) -> usize {
         self.prefix_bytes() + self.u16_at(54) + self.u16_at(56) + self.directory_bytes()
     }
 
-    /// The slot of the last insert.
+    /// Returns the slot of the last insert.
     pub(crate) fn last_insert(&self) -> usize {
         self.u16_at(58)
     }
 
-    /// The number of successive inserts that were each at the slot after the one before.
+    /// Returns the number of successive inserts that were each at the slot after the one before.
     pub fn run(&self) -> usize {
         self.u16_at(60)
     }
 
-    /// Newest transaction that changed this leaf of a secondary tree.
+    /// Returns the newest transaction that changed this leaf of a secondary tree.
     #[inline]
     pub fn newest_txn(&self) -> u64 {
         let raw = fixed::bytes_at(self.page, 64);
         u64::from_le_bytes(raw)
     }
 
-    /// Bytes between the slots and the heap.
+    /// Returns the number of bytes between the slots and the heap.
     #[inline]
     pub fn gap_bytes(&self) -> usize {
         self.heap_start() - SLOTS_START - self.len() * SLOT_BYTES
     }
 
-    /// The number of free bytes after a compaction.
+    /// Returns the number of free bytes after a compaction.
     #[inline]
     pub fn free_bytes(&self) -> usize {
         self.gap_bytes() + self.garbage_bytes()
     }
 
-    /// Bytes of slots and live entries.
+    /// Returns the number of bytes of slots and live entries.
     pub fn live_bytes(&self) -> usize {
         super::usable_bytes(self.page.len()) - self.free_bytes() - self.fixed_bytes()
     }
@@ -262,13 +264,13 @@ impl<'a> NodeRef<'a> {
         &self.page[start..start + slot.suffix_bytes]
     }
 
-    /// The key of an entry without the prefix.
+    /// Returns the key of an entry without the prefix.
     #[inline]
     pub fn suffix(&self, index: usize) -> &'a [u8] {
         self.suffix_of(self.slot(index))
     }
 
-    /// The number in the columns of the row of an entry of a leaf by columns. `None` means that the entry has
+    /// Returns the number that an entry's row has in the columns of the leaf. `None` means that the entry has
     /// the row itself.
     #[inline]
     pub fn row_number(&self, index: usize) -> Option<usize> {
@@ -279,7 +281,7 @@ impl<'a> NodeRef<'a> {
         (length & IN_COLUMNS != 0).then_some(length & !IN_COLUMNS)
     }
 
-    /// The row number and the stamp's parts of an entry whose row is in the columns.
+    /// Returns the row number and the stamp's parts of an entry whose row is in the columns.
     #[inline]
     pub(crate) fn row_in_columns(&self, index: usize) -> Option<RowInColumns> {
         let number = self.row_number(index)? as u16;
@@ -289,7 +291,7 @@ impl<'a> NodeRef<'a> {
         Some(RowInColumns { number, txn, is_deleted: stamp[0] & FLAG_DELETED != 0 })
     }
 
-    /// The value of an entry, wherever its row lies.
+    /// Returns the value of an entry, wherever its row lies.
     pub fn whole_value(&self, index: usize) -> Vec<u8> {
         match (self.row_number(index), self.columns()) {
             (Some(row), Some(columns)) => {
@@ -301,14 +303,14 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// The stamp of an entry of a clustered leaf.
+    /// Returns the stamp of an entry of a clustered leaf.
     fn stored_stamp(&self, index: usize) -> &'a [u8] {
         let slot = self.slot(index);
         let start = slot.offset + ENTRY_HEAD_BYTES + slot.suffix_bytes;
         &self.page[start..start + STAMP_BYTES]
     }
 
-    /// The value of an entry whose row is not in columns.
+    /// Returns the value of an entry whose row is not in columns.
     #[inline]
     pub fn value(&self, index: usize) -> &'a [u8] {
         let slot = self.slot(index);
@@ -316,12 +318,12 @@ impl<'a> NodeRef<'a> {
         &self.page[start..start + self.u16_at(slot.offset)]
     }
 
-    /// A copy of the whole key of an entry.
+    /// Returns a copy of the whole key of an entry.
     pub fn key(&self, index: usize) -> Vec<u8> {
         [self.prefix(), self.suffix(index)].concat()
     }
 
-    /// A leaf entry.
+    /// Returns a leaf entry.
     #[inline]
     pub fn entry(&self, index: usize) -> EntryRef<'a> {
         debug_assert!(self.is_leaf(), "entries are of leaves");
@@ -339,7 +341,7 @@ impl<'a> NodeRef<'a> {
         EntryRef { prefix, suffix, value, stamped: true, in_columns }
     }
 
-    /// The number of bytes that an entry takes with its slot and its row.
+    /// Returns the number of bytes that an entry takes with its slot and its row.
     pub fn entry_bytes(&self, index: usize) -> usize {
         let slot = self.slot(index);
         if let Some(row) = self.row_number(index)
@@ -350,7 +352,7 @@ impl<'a> NodeRef<'a> {
         entry_bytes(slot.suffix_bytes, self.u16_at(slot.offset))
     }
 
-    /// Page number of the child with this index, which is in 0..=len.
+    /// Returns the page number of the child with this index, which is in 0..=len.
     #[inline]
     pub fn child(&self, index: usize) -> u32 {
         match index {
@@ -362,20 +364,22 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Index of the child whose keys may include `key`, which is not outside the node's fences.
+    /// Returns the index of the child whose keys may include `key`. The key must be between the node's
+    /// fences.
     #[inline]
     pub fn child_for(&self, key: &[u8]) -> usize {
         let found = self.search_inside(key);
         found.slot + usize::from(found.exact)
     }
 
-    /// Index of the child whose keys may include the largest key below `key`, which is not outside the node's
-    /// fences.
+    /// Returns the index of the child whose keys may include the largest key below `key`. The key must be
+    /// between the node's fences.
     pub fn child_below(&self, key: &[u8]) -> usize {
         self.search_inside(key).slot
     }
 
-    /// As `search`, for a key within the node's fences. After a descent by this key it need not be compared
+    /// Does the same as `search`, but the key must be between the node's fences (the bounds of the keys that
+    /// belong in the node). After a descent by this key, that is always so. Then the key need not be compared
     /// with the prefix, which is in a distant cache line.
     #[inline]
     pub fn search_inside(&self, key: &[u8]) -> KeyPosition {
@@ -397,8 +401,8 @@ impl<'a> NodeRef<'a> {
         self.search_suffix(suffix)
     }
 
-    /// As `search`, but first compares the key with that of `slot` and the next one. So keys that are
-    /// searched in ascending order are often found immediately.
+    /// Does the same as `search`, but first compares the key with that of `slot` and the next one. So keys
+    /// that are searched in ascending order are often found immediately.
     #[inline]
     pub fn search_from(&self, slot: usize, key: &[u8]) -> KeyPosition {
         let suffix = key.strip_prefix(self.prefix());
@@ -426,8 +430,8 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Loads the first cache lines of an entry, so that they are fetched at the same time, before its suffix
-    /// is compared.
+    /// Loads the first cache lines of an entry before its suffix is compared, so that these lines are fetched
+    /// at the same time.
     #[inline]
     fn touch_entry(&self, slots: &[[u8; SLOT_BYTES]], index: usize) {
         let Some(raw) = slots.get(index) else { return };
@@ -480,7 +484,7 @@ fn decode_slot(raw: &[u8; SLOT_BYTES]) -> Slot {
 /// other. (Inner nodes are in the cache.)
 #[inline]
 fn touch(slots: &[[u8; SLOT_BYTES]]) {
-    // A plain loop: without link-time optimisation, the adapters of an iterator may be calls.
+    // This is a plain loop, because without link-time optimisation the adapters of an iterator may be calls.
     let slots_of_a_line = CACHE_LINE_BYTES / SLOT_BYTES;
     let end = slots.len().min(TOUCH_LINES_MAX * slots_of_a_line);
     let (mut sum, mut at) = (0, 0);
@@ -491,8 +495,8 @@ fn touch(slots: &[[u8; SLOT_BYTES]]) {
     std::hint::black_box(sum);
 }
 
-/// First slot whose head is >= `head`. The loop has no branch that depends on the data, so it does not
-/// mispredict.
+/// Returns the first slot whose head is >= `head`. The loop has no branch that depends on the data, so it
+/// does not mispredict.
 #[inline]
 fn lower_bound(slots: &[[u8; SLOT_BYTES]], head: u32) -> usize {
     let mut base = 0;

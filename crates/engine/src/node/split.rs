@@ -6,8 +6,8 @@
 //! 3. If keys are inserted in ascending order, the left half stays nearly full. Otherwise both halves get
 //!    equally many bytes.
 //!
-//! This module knows nothing about parents and page numbers. Source of the shortest separators: Bayer and
-//! Unterauer, "Prefix B-Trees" (1977).
+//! This module does not know parents or page numbers. Source of the shortest separators: Bayer and Unterauer,
+//! "Prefix B-Trees" (1977).
 
 use super::{NodeRef, common_prefix_bytes, entry_bytes, usable_bytes};
 
@@ -25,8 +25,8 @@ pub struct Cut {
     pub separator: Vec<u8>,
 }
 
-/// Finds a cut of a leaf after which `key` with a value of `value_bytes` has more space. `None` if there is
-/// nothing to cut, because the key's own entry is the only one.
+/// Finds a cut of a leaf after which `key` with a value of `value_bytes` has more space. Returns `None` if
+/// there is nothing to cut, because the key's own entry is the only one.
 pub fn cut_leaf(node: NodeRef<'_>, key: &[u8], value_bytes: usize) -> Option<Cut> {
     let list = Wanted::new(node, key, value_bytes);
     if list.len() < 2 {
@@ -71,8 +71,8 @@ impl<'a> Wanted<'a> {
         self.sizes.len()
     }
 
-    /// The number of entries of the real node that stay in the left half, for a cut before entry `at` of this
-    /// list.
+    /// Returns the number of entries of the real node that stay in the left half, for a cut before entry `at`
+    /// of this list.
     fn kept(&self, at: usize) -> usize {
         if self.exact || at <= self.slot { at } else { at - 1 }
     }
@@ -120,7 +120,7 @@ fn halves_fit(node: NodeRef<'_>, left_bytes: usize, right_bytes: usize, separato
     left_bytes + lower + separator_bytes <= usable && right_bytes + separator_bytes + upper <= usable
 }
 
-/// The cut after which both sides have about half of the bytes.
+/// Returns the cut after which both sides have about half of the bytes.
 fn middle(sizes: &[usize]) -> usize {
     let total: usize = sizes.iter().sum();
     let mut left = 0;
@@ -134,7 +134,7 @@ fn middle(sizes: &[usize]) -> usize {
     sizes.len()
 }
 
-/// The cut after which the right half has a twentieth of a page, and at least the last entry.
+/// Returns the cut after which the right half has a twentieth of a page, and at least the last entry.
 fn last_percent(sizes: &[usize], page_bytes: usize) -> usize {
     let mut right = 0;
     for (at, size) in sizes.iter().enumerate().rev() {

@@ -5,7 +5,7 @@
 //! 2. A new index has an entry for every version that an older snapshot may still see, not only for the
 //!    newest versions.
 //!
-//! This module knows nothing about the catalog.
+//! This module does not know the catalog.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ type LeafEntry = (Vec<u8>, Stamp, Vec<u8>);
 pub(crate) struct ChangedInPlace<T> {
     /// The result of the edit.
     pub(crate) result: T,
-    /// The change is durable when the log is durable up to this LSN.
+    /// The LSN up to which the log must be durable, so that the change is durable.
     pub(crate) durable_by: Lsn,
 }
 
@@ -69,8 +69,8 @@ impl PagedStore {
             .map_err(bulk_error)
     }
 
-    /// The next entry in order. Equal entries become one entry, which is live if one of them is live. Two
-    /// live entries with the same value are a duplicate.
+    /// Returns the next entry in order. Equal entries become one entry, which is live if one of them is live.
+    /// Two live entries with the same value are a duplicate, which is an error.
     fn next_entry(
         &self,
         core: &Core,
@@ -139,8 +139,8 @@ impl PagedStore {
         })
     }
 
-    /// Makes the entries of a row: a live one for its newest version, and marked ones for older versions that
-    /// a snapshot may see.
+    /// Makes the entries of a row: a live entry for its newest version, and entries with a delete mark for
+    /// older versions that a snapshot may see.
     fn contribute(
         &self,
         core: &Core,
@@ -262,8 +262,8 @@ impl PagedStore {
     }
 
     /// Replaces the content of a row for all transactions at once, without a transaction and without undo.
-    /// `edit` returns its result and the new row, which must have the length of the old row. `None` if the
-    /// row does not exist.
+    /// `edit` returns its result and the new row, which must have the length of the old row. Returns `None`
+    /// if the row does not exist.
     pub(crate) fn change_in_place<T>(
         &self,
         core: &Core,

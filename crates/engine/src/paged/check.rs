@@ -4,7 +4,7 @@
 //! 1. A check compares the live index entries with the newest rows by their count and the sum of their
 //!    hashes. So it needs no memory for the entries.
 //!
-//! This module knows nothing about other tables and allocation.
+//! This module does not know other tables or allocation.
 
 use super::{PagedIndex, PagedStore};
 use crate::core::{Core, hash_key};

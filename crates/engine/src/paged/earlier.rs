@@ -11,7 +11,7 @@
 //!    the cache stays empty and costs nothing.
 //! 3. A full cache keeps its rows and takes no more. The scan is correct without it.
 //!
-//! This module knows nothing about versions and trees.
+//! This module does not know versions or trees.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Whether `entry` is known not to be the entry of the row's visible version.
+    /// Returns whether the cache knows that `entry` is not the entry of the row's visible version.
     pub(super) fn rules_out(&self, key: &[u8], entry: &[u8]) -> bool {
         !self.rows.is_empty() && self.rows.get(key).is_some_and(|visible| visible.as_deref() != Some(entry))
     }

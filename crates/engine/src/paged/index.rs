@@ -26,15 +26,15 @@ enum Conflict {
     None,
     /// A committed row, or one of this transaction, has the value.
     Duplicate,
-    /// As `Duplicate`, for a row that was inserted after this transaction had found the value free, under
-    /// SERIALIZABLE.
+    /// Under SERIALIZABLE: a row has the value that was inserted after this transaction had found the value
+    /// free.
     Unforeseen,
     /// A row of a transaction that has not ended may have the value.
     Open(Owner),
 }
 
-/// Whether the entry is short enough for a tree. If it is too long, it was refused when the row was inserted,
-/// so that row is being rolled back.
+/// Returns whether the entry is short enough for a tree. If it is too long, it was refused when the row was
+/// inserted, so that row is being rolled back.
 pub(super) fn may_exist(core: &Core, entry: &[u8]) -> bool {
     entry.len() <= node::key_bytes_max(core.pager.page_size())
 }
@@ -84,7 +84,7 @@ impl PagedIndex {
 
     /// Removes the entry if it exists and `may_go` allows it. `may_go` is called while the leaf is latched. A
     /// transaction that needs the entry again changes the row first, and the entry afterwards. So either
-    /// `may_go` sees its change, or the transaction finds no entry and makes a new one.
+    /// `may_go` sees the change of this transaction, or the transaction finds no entry and makes a new one.
     pub(super) fn remove_entry(
         &self,
         core: &Core,
@@ -110,8 +110,8 @@ impl PagedIndex {
 }
 
 impl PagedStore {
-    /// Makes the live entry of a new version. In a unique index, refuses a duplicate, or waits for the
-    /// transaction that may have one.
+    /// Makes the live entry of a new version. In a unique index, it refuses a duplicate, or waits for the
+    /// transaction that may have made a duplicate.
     pub(super) fn add_entry(
         &self,
         cx: &mut Context,
@@ -165,7 +165,7 @@ impl PagedStore {
         Ok(Conflict::None)
     }
 
-    /// Whether the row of another entry with the same value is a conflict.
+    /// Returns whether the row of another entry with the same value is a conflict.
     fn rival(&self, cx: &Context, index: &PagedIndex, entry: &[u8]) -> Result<Conflict> {
         let (core, (_, key)) = (&*cx.core, split_entry_key(entry)?);
         let (mut version, mut spare) = (Version::default(), Vec::new());
@@ -191,8 +191,8 @@ impl PagedStore {
         })
     }
 
-    /// Whether a conflicting row is newer than the snapshot with which this transaction has read the key,
-    /// under SERIALIZABLE. The transaction found the key free. So it must begin again, and not report a
+    /// Returns whether a conflicting row is newer than the snapshot with which this transaction has read the
+    /// key, under SERIALIZABLE. The transaction found the key free. So it must begin again, and not report a
     /// duplicate.
     pub(super) fn is_unforeseen(&self, cx: &Context, hold: WriteAccess, key: &[u8], row: RowRef<'_>) -> bool {
         let (Some(serial), WriteAccess::Free(lsn)) = (&cx.serial, hold) else { return false };
@@ -213,7 +213,7 @@ impl PagedStore {
         KeyPartValue { name, column_type, value: row.get(column).to_value() }
     }
 
-    /// The error 23505 for a row that an index refuses.
+    /// Returns the error 23505 for a row that an index refuses.
     pub(super) fn duplicate_in(&self, index: &PagedIndex, row: RowRef<'_>) -> Result<Error> {
         let (Some(derived), Some(keys)) = (&index.def.derived, &index.keys) else {
             return Ok(self.duplicate(&index.def.name, &index.def.columns, row));
@@ -227,13 +227,13 @@ impl PagedStore {
         Ok(violation(&index.def.name, values.into_iter().enumerate().map(named).collect()))
     }
 
-    /// The error 23505 for a row that a key of these columns refuses.
+    /// Returns the error 23505 for a row that a key of these columns refuses.
     pub(super) fn duplicate(&self, constraint: &str, columns: &[usize], row: RowRef<'_>) -> Error {
         violation(constraint, columns.iter().map(|c| self.key_part(*c, row)).collect())
     }
 }
 
-/// The error 23505 with PostgreSQL's text.
+/// Returns the error 23505 with PostgreSQL's text.
 pub(crate) fn violation(constraint: &str, key: Box<[KeyPartValue]>) -> Error {
     let names: Vec<_> = key.iter().map(|part| part.name.as_str()).collect();
     let values: Vec<_> = key.iter().map(|part| shown(part.value.as_datum())).collect();
@@ -241,7 +241,7 @@ pub(crate) fn violation(constraint: &str, key: Box<[KeyPartValue]>) -> Error {
     Error::UniqueViolation { constraint: constraint.to_owned(), detail, key }
 }
 
-/// A value in an error's detail.
+/// Returns a value in an error's detail.
 fn shown(datum: Datum<'_>) -> String {
     match datum {
         Datum::Null => "null".into(),

@@ -8,7 +8,7 @@
 //! 1. Older versions of a row are read without a latch. The result is valid only while the row has the same
 //!    stamp (the id of the transaction that changed it last).
 //!
-//! This module knows nothing about conditions and the waits of transactions for each other.
+//! This module does not know conditions or the waits of transactions for each other.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) struct Beneath {
     pub(super) row: Vec<u8>,
 }
 
-/// What was found below the newest version of a row.
+/// The result of a search below the newest version of a row.
 enum Under {
     Row(Beneath),
     /// The writer has made a change for which a transaction that relies on the row must wait.
@@ -77,7 +77,7 @@ impl PagedStore {
         }
     }
 
-    /// The strength of the lock that a change of a row needs.
+    /// Returns the strength of the lock that a change of a row needs.
     pub(super) fn strength_of(
         &self,
         old_row: &[u8],
@@ -97,7 +97,7 @@ impl PagedStore {
         }
     }
 
-    /// Whether two versions of a row have the same values in all unique indexes.
+    /// Returns whether two versions of a row have the same values in all unique indexes.
     fn same_keys(&self, a: &[u8], b: &[u8]) -> bool {
         let (a, b) = (self.row(a), self.row(b));
         let unique = self.indexes.iter().filter(|index| may_be_referred_to(index));
@@ -105,8 +105,9 @@ impl PagedStore {
     }
 
     /// Goes from `version`, which its writer has not committed, down to a committed version. With
-    /// `in_snapshot` it goes down to the version that the snapshot sees. `None` if a statement that relies on
-    /// the row has to wait for the writer. 40001 if the version of the snapshot can no longer be relied on.
+    /// `in_snapshot` it goes down to the version that the snapshot sees. Returns `None` if a statement that
+    /// relies on the row has to wait for the writer. The error is 40001 if the version of the snapshot can no
+    /// longer be relied on.
     pub(super) fn beneath(
         &self,
         cx: &mut Context,
@@ -187,7 +188,7 @@ impl PagedStore {
         }
     }
 
-    /// `Transaction::share_row`.
+    /// Does the work of `Transaction::share_row`.
     pub(crate) fn rely_on(
         &self,
         cx: &mut Context,
@@ -206,14 +207,14 @@ impl PagedStore {
                 },
                 ShareAttempt::Elsewhere(version) => {
                     let mut row = Vec::new();
-                    // An error is returned only if the row is still the one whose chain was read.
+                    // An error is returned only if the row still has the version whose chain was read.
                     match self.whole_row(&core, &version.payload, &mut row) {
                         Ok(_) => known = Some(Beneath { above: version.stamp, txn: TxnId::NONE, row }),
                         Err(error) => self.unless_changed(&core, key, version.stamp, error)?,
                     }
                 }
                 found => {
-                    // Other transactions that wait for the same one may share the row, too.
+                    // Other transactions that wait for the same transaction may share the row, too.
                     cx.pass_on();
                     return Ok(matches!(found, ShareAttempt::Shared));
                 }
@@ -227,7 +228,7 @@ impl PagedStore {
         if is_there && newest.stamp == stamp { Err(error) } else { Ok(()) }
     }
 
-    /// One attempt under the leaf's latch.
+    /// Makes one attempt under the leaf's latch.
     fn look(
         &self,
         cx: &mut Context,
@@ -263,8 +264,8 @@ impl PagedStore {
     }
 }
 
-/// Whether foreign keys may refer to an index. A transaction that relies on a row relies on its values in
-/// these indexes.
+/// Returns whether foreign keys may refer to an index. A transaction that relies on a row relies on its
+/// values in these indexes.
 fn may_be_referred_to(index: &PagedIndex) -> bool {
     index.def.unique && index.def.is_plain()
 }

@@ -50,7 +50,7 @@ impl PagedStore {
         true
     }
 
-    /// Whether marks of this table are collected.
+    /// Returns whether marks of this table are collected.
     pub(super) fn gathers(&self, cx: &Context) -> bool {
         cx.marks.as_ref().is_some_and(|marks| marks.owner == self.tree.owner())
     }

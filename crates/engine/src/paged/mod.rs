@@ -13,7 +13,7 @@
 //! 3. While a latch of a secondary leaf is held, a latch in the clustered tree may be taken. The other order
 //!    is not allowed.
 //!
-//! This module knows nothing about catalogs and SQL.
+//! This module does not know catalogs or SQL.
 
 mod build;
 mod check;
@@ -117,18 +117,18 @@ impl PagedStore {
         }
     }
 
-    /// The paged store of a table; `None` if another engine stores it.
+    /// Returns the paged store of a table, or `None` if another engine stores it.
     pub(crate) fn of(table: &Table) -> Option<&Self> {
         (&*table.store as &dyn Any).downcast_ref()
     }
 
-    /// As `of`, with an error if another engine stores the table.
+    /// Does the same as `of`, but returns an error if another engine stores the table.
     pub(crate) fn needed(table: &Table) -> Result<&Self> {
         let other = || Error::Unsupported { what: format!("this on engine {}", table.def().engine) };
         Self::of(table).ok_or_else(other)
     }
 
-    /// The tree that a scan of this index reads. `None` if the table has no such index.
+    /// Returns the tree that a scan of this index reads, or `None` if the table has no such index.
     pub(crate) fn index_tree(&self, index: ScanIndex) -> Option<&Tree> {
         match index {
             ScanIndex::Primary => Some(&self.tree),
@@ -136,7 +136,7 @@ impl PagedStore {
         }
     }
 
-    /// The paged table, of any database, whose clustered tree the segment `owner` has.
+    /// Returns the paged table, of any database, whose clustered tree the segment `owner` has.
     pub(crate) fn of_tree(catalog: &Catalog, owner: u32) -> Option<&Self> {
         Self::of(catalog.table_of_tree(owner)?)
     }
@@ -175,7 +175,7 @@ impl PagedStore {
         Ok(true)
     }
 
-    /// As `primary_key`, for an encoded row.
+    /// Does the same as `primary_key` for an encoded row.
     fn primary_key_of(&self, row: RowRef<'_>, out: &mut Vec<u8>) -> Result<bool> {
         let Some(primary) = &self.def.primary_key else { return Ok(false) };
         out.clear();
@@ -207,7 +207,7 @@ impl PagedStore {
         Ok(())
     }
 
-    /// The row's content. If it is not in the leaf, it is read from its chain.
+    /// Returns the row's content. If it is not in the leaf, it is read from its chain.
     pub(crate) fn whole_row<'a>(
         &self,
         core: &Core,
@@ -230,9 +230,9 @@ impl PagedIndex {
         Self { def, tree, keys, columns }
     }
 
-    /// The key of the entry of an existing row. `None` means that the index has no entry for it. Either the
-    /// index does not include the row, or the row's key could not be computed, so that the row is being
-    /// rolled back.
+    /// Returns the key of the entry of an existing row. `None` means that the index has no entry for it.
+    /// Either the index does not include the row, or the row's key could not be computed, so that the row is
+    /// being rolled back.
     fn entry_key(
         &self,
         table: &TableDef,
@@ -249,7 +249,7 @@ impl PagedIndex {
         }
     }
 
-    /// The key of the entry for a new row; `None` if the index does not include the row.
+    /// Returns the key of the entry for a new row, or `None` if the index does not include the row.
     fn new_entry_key(
         &self,
         table: &TableDef,

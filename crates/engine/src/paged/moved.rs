@@ -13,7 +13,7 @@
 //!    key.
 //! 3. No latch is held.
 //!
-//! This module knows nothing about conditions and the waits of transactions for each other.
+//! This module does not know conditions or the waits of transactions for each other.
 
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ impl Arrival {
     }
 }
 
-/// Whether the row that a statement searches may have moved away from the key whose newest version has this
-/// stamp.
+/// Returns whether the row that a statement searches may have moved away from the key whose newest version
+/// has this stamp.
 pub(super) fn may_have_left(cx: &mut Context, hold: WriteAccess, stamp: Stamp) -> bool {
     let is_flagged = stamp.flags & (FLAG_MOVED | FLAG_VACATED) != 0;
     is_flagged
@@ -57,17 +57,18 @@ pub(super) fn may_have_left(cx: &mut Context, hold: WriteAccess, stamp: Stamp) -
         }
 }
 
-/// FLAG_VACATED, if a new version above the one with `stamp` needs it. It does not if every snapshot sees the
-/// version below.
+/// Returns FLAG_VACATED if a new version above the one with `stamp` needs this flag, else 0. The flag is not
+/// needed if every snapshot sees the version below.
 pub(super) fn inherited(core: &Core, stamp: Stamp) -> u8 {
     let is_flagged = stamp.flags & (FLAG_MOVED | FLAG_VACATED) != 0;
     if is_flagged && TxnId::new(stamp.txn) >= core.status.floor() { FLAG_VACATED } else { 0 }
 }
 
 impl PagedStore {
-    /// Finds the new key of the row that the statement searches at `key`. This is the row that its snapshot
-    /// sees there, or the one that arrived with `since`. `version` is the newest one, committed or the
-    /// statement's own. `None` means that the row is still there, or deleted.
+    /// Finds the new key of the row that the statement searches at `key`. This is the row that the
+    /// statement's snapshot sees there, or the row that arrived with `since`. `version` is the newest
+    /// version, which is committed or the statement's own. `None` means that the row is still there, or
+    /// deleted.
     pub(super) fn trace(
         &self,
         cx: &mut Context,
@@ -79,7 +80,8 @@ impl PagedStore {
         let view = View { me: TxnId::NONE, ..cx.view()? };
         let mut oldest_mark = None;
         while !since.is_some_and(|arrival| arrival.is(version.stamp)) {
-            // Own versions above one that the snapshot does not see are all of this statement.
+            // The transaction's own versions above a version that the snapshot does not see are all of this
+            // statement.
             let is_own = version.stamp.txn == cx.id.get();
             // A status that was forgotten in the meantime is below the floor, so the transaction was visible.
             // Nothing here can be rolled back.
@@ -113,7 +115,7 @@ impl PagedStore {
         found?.ok_or_else(|| missing_record(mark))
     }
 
-    /// Reads from the record of a mark on, until the record of the row's arrival.
+    /// Reads undo records, from the record of a mark up to the record of the row's arrival.
     fn read_arrival(&self, core: &Core, key: &[u8], mark: Stamp) -> Result<Option<(Vec<u8>, Arrival)>> {
         let (pointer, txn) = (RollPointer::from_raw(mark.roll), TxnId::new(mark.txn));
         let (mut at, mut slot) = (pointer.page(), pointer.slot());

@@ -47,8 +47,8 @@ impl PagedStore {
             return Ok(());
         }
         let (mut spare, mut entry) = (Vec::new(), Vec::new());
-        // Found by fuzzing: on an undo page that was damaged although its checksum was right, a row's fields
-        // were outside of the row.
+        // This check is needed: fuzzing found an undo page that was damaged although its checksum was right.
+        // On this page, a row's fields were outside of the row.
         let row = RowRef::checked(&self.schema, self.whole_row(core, payload, &mut spare)?)?;
         for index in &self.indexes {
             if index.entry_key(&self.def, row, record.key, &mut entry)?.is_none() {
@@ -61,7 +61,7 @@ impl PagedStore {
         Ok(())
     }
 
-    /// Whether a version newer than the record at `until` has this index entry.
+    /// Returns whether a version newer than the record at `until` has this index entry.
     fn newer_has(
         &self,
         core: &Core,

@@ -106,8 +106,8 @@ impl PagedStore {
         Ok(true)
     }
 
-    /// Replaces `version`, a copy of the newest version of a key, by the one that the view sees. Returns
-    /// false if it sees none. Reads the row again as long as the copy is out of date.
+    /// Replaces `version`, a copy of the newest version of a key, by the version that the view sees. Returns
+    /// false if the view sees none. While the copy is out of date, the row is read again.
     pub(super) fn settle(
         &self,
         core: &Core,
@@ -134,7 +134,7 @@ impl PagedStore {
         core.purge.check_snapshot(view.snapshot).map(|()| false)
     }
 
-    /// The row of a version that the view sees.
+    /// Returns the row of a version that the view sees.
     fn seen_row<'a>(
         &self,
         core: &Core,
@@ -375,7 +375,7 @@ impl PagedStore {
         Ok(is_found)
     }
 
-    /// The largest row id in the tree, 0 if it is empty.
+    /// Returns the largest row id in the tree, 0 if it is empty.
     pub(super) fn last_row_id(&self, core: &Core) -> Result<u64> {
         let mut scan = Scan::new(Bound::Unbounded, Bound::Unbounded, Direction::Backward, 1);
         while self.tree.next_batch(&core.pager, &mut scan)? {
@@ -400,7 +400,7 @@ pub(super) fn begun(cx: &mut Context, spec: &ScanSpec<'_>) -> Box<Scan> {
     }
 }
 
-/// The number in a row id's key: tag, then 8 bytes with the sign bit flipped.
+/// Returns the number in a row id's key: tag, then 8 bytes with the sign bit flipped.
 fn row_id(key: &[u8]) -> u64 {
     let mut raw = [0; 8];
     raw.copy_from_slice(&key[1..9]);

@@ -27,11 +27,11 @@ use crate::tree::Scan;
 
 /// How an entry is read.
 enum Reading {
-    /// By columns, as the row with this number.
+    /// The entry is read by columns, as the row with this number.
     ByColumns(u16),
-    /// Not at all, because the view sees that it is deleted.
+    /// The entry is not read, because the view sees that its row is deleted.
     NoRow,
-    /// By itself.
+    /// The entry is read by itself.
     ByRow,
 }
 
@@ -52,7 +52,7 @@ struct Run {
     numbers: Vec<u16>,
 }
 
-/// What was passed of a leaf.
+/// The numbers of rows that were passed from one leaf.
 #[derive(Default)]
 struct Passed {
     by_columns: u64,
@@ -60,7 +60,7 @@ struct Passed {
 }
 
 impl PagedStore {
-    /// Passes the visible rows within the bounds of `spec`, as `Reader::scan_leaves`.
+    /// Passes the visible rows within the bounds of `spec`, as `Reader::scan_leaves` describes.
     pub(crate) fn read_leaves(
         &self,
         cx: &mut Context,

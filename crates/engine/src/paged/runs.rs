@@ -124,7 +124,7 @@ impl PagedStore {
         Ok(Step::Deleted)
     }
 
-    /// Whether this transaction can delete the row now, in the version that is in the leaf.
+    /// Returns whether this transaction can delete the row now, in the version that is in the leaf.
     fn is_deletable(&self, cx: &mut Context, mtr: &Mtr<'_>, at: &Position, key: &[u8]) -> Result<bool> {
         let (entry, mut spare) = (self.tree.entry(mtr, at), Vec::new());
         let (stamp, payload) = (entry.stamp(), entry.payload(&mut spare));

@@ -175,7 +175,7 @@ impl PagedStore {
         }
     }
 
-    /// Whether the version `from` or an older one that a snapshot may still see has this index entry.
+    /// Returns whether the version `from` or an older one that a snapshot may still see has this index entry.
     fn older_has(
         &self,
         core: &Core,
@@ -199,7 +199,7 @@ impl PagedStore {
         }
     }
 
-    /// Whether a version is not deleted and has this index entry.
+    /// Returns whether a version is not deleted and has this index entry.
     pub(super) fn version_has(
         &self,
         core: &Core,
@@ -217,7 +217,8 @@ impl PagedStore {
         Ok(other == entry)
     }
 
-    /// Whether the version before is a delete that is purged, or whose purge will not find the row.
+    /// Returns whether the version before the change is a delete that is purged, or whose purge will not find
+    /// the row.
     fn is_purged_delete(&self, core: &Core, record: &RecordRef<'_>) -> bool {
         let stamp = record.before.stamp;
         let view = View { snapshot: core.purge.horizon(), me: TxnId::NONE, floor: core.status.floor() };

@@ -40,8 +40,8 @@ enum Attempt<T> {
     NeedRoom(usize),
     /// The undo page is full.
     NeedUndo,
-    /// The newest change may be only a lock, or another row may be stored at this key. The caller must read
-    /// the versions below.
+    /// The newest change may be only a lock, or another row may be stored at this key. So the caller must
+    /// read the versions below.
     LookBelow(Version),
     /// Another transaction is changing a row that is only to be relied on, or has changed it since the
     /// snapshot. The caller has to look at older versions.
@@ -59,7 +59,7 @@ struct Decided {
 /// The state of `modify` between attempts.
 #[derive(Default)]
 struct Progress {
-    /// The strength, if the row is only locked.
+    /// The strength of the lock, if the row is only locked.
     lock: Option<LockStrength>,
     beneath: Option<Beneath>,
     decided: Option<Decided>,
@@ -67,7 +67,7 @@ struct Progress {
     harmless: Option<Stamp>,
     /// The row's new payload in the leaf, if it is an overflow pointer.
     pointer: Option<Vec<u8>>,
-    /// Set if the row was followed to this key: the version with which it arrived.
+    /// The version with which the row arrived at this key, if the statement has followed the row to this key.
     since: Option<Arrival>,
     /// The key to which the row moved after this statement's snapshot.
     moved_to: Option<(Vec<u8>, Arrival)>,
@@ -121,7 +121,7 @@ impl PagedStore {
         Ok(())
     }
 
-    /// After an error, undoes the changes since `mark`.
+    /// Undoes the changes since `mark` if `outcome` is an error. Returns `outcome`.
     pub(super) fn take_back<T>(&self, cx: &mut Context, mark: u64, outcome: Result<T>) -> Result<T> {
         match outcome {
             Ok(value) => Ok(value),
@@ -275,7 +275,8 @@ impl PagedStore {
         self.modify_or_lock(cx, key, None, decide)
     }
 
-    /// As `modify_row`. `lock` is the strength that `decide` will request, if it requests a lock.
+    /// Does the same as `modify_row`. `lock` is the strength that `decide` will request, if it requests a
+    /// lock.
     pub(super) fn modify_or_lock(
         &self,
         cx: &mut Context,
@@ -459,7 +460,7 @@ impl PagedStore {
         Ok(Attempt::Done(ClusteredEnd::Applied(applied)))
     }
 
-    /// Called if a change that is only a lock is newer than the snapshot. Returns the stamp of the lock if
+    /// Looks below a change that is newer than the snapshot and only a lock. Returns the stamp of the lock if
     /// the change below it is visible, and an error if it is not.
     fn look_below(&self, cx: &mut Context, key: &[u8], mut version: Version) -> Result<Stamp> {
         let lock = version.stamp;
@@ -578,7 +579,7 @@ impl PagedStore {
         self.put_logged(cx, mtr, at, key, payload, flags)
     }
 
-    /// Whether a new row has another primary key.
+    /// Returns whether a new row has another primary key.
     fn moves(&self, old_row: &[u8], image: &RowImage) -> Result<bool> {
         let (old, new) = (self.row(old_row), self.row(image.as_bytes()));
         let mut moves = false;
@@ -590,7 +591,7 @@ impl PagedStore {
         Ok(moves)
     }
 
-    /// Whether no index must be changed for the new row.
+    /// Returns whether no index must be changed for the new row.
     fn is_plain(&self, old_row: &[u8], image: &RowImage) -> bool {
         let (old, new) = (self.row(old_row), self.row(image.as_bytes()));
         self.indexes.iter().all(|index| {
@@ -626,8 +627,8 @@ impl PagedStore {
     }
 }
 
-/// Under REPEATABLE READ, a version is newer than the snapshot. That is an error, unless the version may be
-/// only a lock.
+/// Returns the error of REPEATABLE READ for a version that is newer than the snapshot. If the version may be
+/// only a lock, returns `LookBelow` instead.
 fn newer_than_snapshot<T>(entry: EntryRef<'_>) -> Result<Attempt<T>> {
     if entry.flags() & FLAG_LOCK == 0 {
         return Err(Error::SerializationFailure);
@@ -641,13 +642,13 @@ fn look_below<T>(stamp: Stamp) -> Attempt<T> {
     Attempt::LookBelow(version)
 }
 
-/// Whether transactions that rely on the row must wait because of this stamp.
+/// Returns whether transactions that rely on the row must wait because of this stamp.
 fn keeps_all_out(stamp: Stamp) -> bool {
     stamp.flags & (FLAG_KEY | FLAG_DELETED) != 0
 }
 
-/// Whether a change that was committed at `lsn` is too new for a transaction of REPEATABLE READ to change the
-/// row.
+/// Returns whether a change that was committed at `lsn` is too new for a transaction of REPEATABLE READ to
+/// change the row.
 pub(super) fn is_too_new(cx: &mut Context, lsn: Lsn) -> bool {
     cx.isolation.keeps_snapshot() && lsn > cx.snapshot()
 }

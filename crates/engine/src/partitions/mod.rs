@@ -8,7 +8,7 @@
 //!    ([`PartitionId::tag`]). The latch of a store only protects its memory.
 //! 3. Every table of the region has an owner of its own.
 //!
-//! What it does not know: definitions of tables, transactions.
+//! This module does not know definitions of tables or transactions.
 
 mod space;
 mod work;
@@ -78,21 +78,21 @@ struct Opened {
 }
 
 impl PartitionId {
-    /// The lock that a transaction takes before it uses the partition.
+    /// Returns the lock that a transaction takes before it uses the partition.
     pub(crate) const fn tag(self) -> Tag {
         Tag::Partition(self.kind, self.number)
     }
 }
 
 impl StoredTable {
-    /// The table at the address in a definition. `None` for another engine.
+    /// Returns the table at the address in a definition, or `None` for another engine.
     pub(crate) fn of(engine: &str, place: TreeAddress) -> Option<StoredTable> {
         let kind = EngineKind::from_name(engine)?;
         let [number, table] = [(place.root >> 16) as u16, place.root as u16];
         Some(StoredTable { partition: PartitionId { kind, number }, table: TableNo::new(table) })
     }
 
-    /// The address that the definition of the table with this id stores.
+    /// Returns the address that the definition of the table with this id stores.
     pub(crate) fn address(self, table_id: u32) -> TreeAddress {
         let root = u32::from(self.partition.number) << 16 | u32::from(self.table.number());
         // No segment of a page file has a number with this bit.
@@ -119,7 +119,7 @@ impl Opened {
         }
     }
 
-    /// The error of each use of a partition whose store could not be opened.
+    /// Returns the error that each use of a partition gets if its store could not be opened.
     fn unusable(&self, partition: PartitionId) -> Option<Error> {
         let Slot::Unusable(why) = &*self.slot(partition)?.read_recursive() else { return None };
         let (engine, number) = (partition.kind.name(), partition.number);
@@ -131,7 +131,7 @@ impl Opened {
 impl Partitions {
     /// Opens the stores of a region at the start, and drops the tables that the catalog does not name.
     ///
-    /// Errors: a table that the catalog names is missing in a store that can be opened.
+    /// Fails if a table that the catalog names is missing in a store that can be opened.
     pub(crate) fn open(&self, region: &TablesRegion, named: &HashSet<StoredTable>) -> Result<()> {
         let (allocator, place) = (Arc::clone(region.allocator()), region.location().to_owned());
         let count = region.partitions();
@@ -149,7 +149,7 @@ impl Partitions {
         stored.difference(named).try_for_each(|orphan| self.drop_table(*orphan))
     }
 
-    /// The tables of all stores.
+    /// Returns the tables of all stores.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (StoredTable, StoreTable)> + '_ {
         self.partitions().flat_map(|partition| {
             let tables = self.read(partition).map_or_else(|_| Vec::new(), |store| store.tables());
@@ -157,7 +157,7 @@ impl Partitions {
         })
     }
 
-    /// All partitions of all engines.
+    /// Returns all partitions of all engines.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = PartitionId> + '_ {
         let count = self.opened.get().map_or(0, |opened| opened.count);
         let numbers = move |kind| (0..count).map(move |number| PartitionId { kind, number });
@@ -168,23 +168,23 @@ impl Partitions {
         self.opened.get().and_then(|opened| opened.slot(partition)).ok_or_else(|| no_store(partition))
     }
 
-    /// The error of each use of a partition whose store could not be opened.
+    /// Returns the error that each use of a partition gets if its store could not be opened.
     fn unusable(&self, partition: PartitionId) -> Option<Error> {
         self.opened.get()?.unusable(partition)
     }
 
-    /// The errors of all partitions whose stores could not be opened.
+    /// Returns the errors of all partitions whose stores could not be opened.
     pub(crate) fn all_unusable(&self) -> impl Iterator<Item = Error> + '_ {
         self.partitions().filter_map(|partition| self.unusable(partition))
     }
 
-    /// Why a partition has no open store.
+    /// Returns the error that says why a partition has no open store.
     #[cold]
     fn not_open(&self, partition: PartitionId) -> Error {
         self.unusable(partition).unwrap_or_else(|| no_store(partition))
     }
 
-    /// The store of a partition, for reading.
+    /// Returns the store of a partition, for reading.
     pub(crate) fn read(&self, partition: PartitionId) -> Result<MappedRwLockReadGuard<'_, Box<dyn Store>>> {
         // The lock is recursive, because the callback of a scan may read rows of another table in the
         // partition.
@@ -199,7 +199,7 @@ impl Partitions {
         })
     }
 
-    /// The store of a partition, for changes.
+    /// Returns the store of a partition, for changes.
     pub(crate) fn write(&self, partition: PartitionId) -> Result<MappedRwLockWriteGuard<'_, Box<dyn Store>>> {
         let store = self.slot(partition)?.write();
         let open = RwLockWriteGuard::try_map(store, |slot| match slot {
@@ -212,12 +212,12 @@ impl Partitions {
         })
     }
 
-    /// The partitions of an engine.
+    /// Returns the partitions of an engine.
     pub(crate) fn of_engine(&self, kind: EngineKind) -> impl Iterator<Item = PartitionId> + '_ {
         self.partitions().filter(move |partition| partition.kind == kind)
     }
 
-    /// The partition of an engine with the fewest tables. Fails with 55000 if there is no region.
+    /// Returns the partition of an engine with the fewest tables. Fails with 55000 if there is no region.
     pub(crate) fn choose(&self, kind: EngineKind) -> Result<PartitionId> {
         let own = self.of_engine(kind).filter(|partition| self.unusable(*partition).is_none());
         let tables = |partition: &PartitionId| self.read(*partition).map_or(0, |store| store.tables().len());
@@ -257,7 +257,7 @@ impl Partitions {
         Ok(self.write(at.partition)?.drop_table(at.table)?)
     }
 
-    /// The allocator, if there is a region.
+    /// Returns the allocator, if there is a region.
     pub(crate) fn allocator(&self) -> Option<&Arc<Allocator>> {
         self.opened.get().map(|opened| &opened.allocator)
     }

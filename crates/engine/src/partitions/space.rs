@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Each chunk is counted for one owner: a table, or the store for all of its tables.
 //!
-//! What it does not know: rows, names of tables.
+//! This module does not know rows or names of tables.
 
 use varve_memory::Owner;
 
@@ -29,19 +29,19 @@ impl Partitions {
         Ok(allocator.used_bytes(owner).map_err(varve_memory::StoreError::from)?)
     }
 
-    /// The bytes that are counted for a table. Some engines count everything for the store.
+    /// Returns the bytes that are counted for a table. Some engines count everything for the store.
     pub(crate) fn table_bytes(&self, at: StoredTable) -> Result<u64> {
         let tables = self.read(at.partition)?.tables();
         let table = tables.iter().find(|table| table.number == at.table);
         self.bytes_of(table.map(|table| table.owner))
     }
 
-    /// The bytes that are counted for a store, that is for all its tables together.
+    /// Returns the bytes that are counted for a store, that is for all its tables together.
     pub(crate) fn store_bytes(&self, partition: PartitionId) -> Result<u64> {
         self.bytes_of(partition.kind.store_owner(partition.number))
     }
 
-    /// The space of each partition that has had a table.
+    /// Returns the space of each partition that has had a table.
     pub(crate) fn space(&self) -> Result<Vec<PartitionSpace>> {
         let mut rows = Vec::new();
         for partition in self.partitions() {

@@ -1,4 +1,4 @@
-//! What one transaction has done in partitions.
+//! The work that one transaction has done in partitions.
 //!
 //! Invariants
 //! 1. A transaction has changes in a partition exactly if the partition is among `open`. Then the store of
@@ -6,7 +6,7 @@
 //! 2. At most one partition has changes of tables that existed before the transaction (`durable`). Then the
 //!    transaction has no undo record.
 //!
-//! What it does not know: the stores.
+//! This module does not know the stores.
 
 use smallvec::SmallVec;
 use varve_memory::Savepoint;
@@ -43,7 +43,7 @@ pub(crate) struct DurableWrite {
 /// definition.
 type TableAt = (u64, StoredTable);
 
-/// What one transaction has done in partitions.
+/// The work that one transaction has done in partitions.
 #[derive(Debug, Default)]
 pub(crate) struct PartitionWork {
     pub(crate) locked: SmallVec<[PartitionId; 2]>,
@@ -61,19 +61,21 @@ pub(crate) struct PartitionWork {
 }
 
 impl PartitionWork {
-    /// Whether the transaction has made this table, so that no other transaction sees it before the commit.
+    /// Returns whether the transaction has made this table, so that no other transaction sees it before the
+    /// commit.
     pub(crate) fn has_made(&self, at: StoredTable) -> bool {
         self.made.iter().any(|(_, made)| *made == at)
     }
 
-    /// Whether the transaction has made a table in the partition before it had more than `records` undo
-    /// records.
+    /// Returns whether the transaction has made a table in the partition before it had more than `records`
+    /// undo records.
     fn has_made_before(&self, partition: PartitionId, records: u64) -> bool {
         self.made.iter().any(|(at, made)| *at <= records && made.partition == partition)
     }
 
-    /// Whether the state of a partition at an earlier moment cannot be restored. This is so if rows of a
-    /// table that remains after the rollback were changed since then, and a seal has committed the changes.
+    /// Returns whether the state of a partition at an earlier moment cannot be restored. This is so if rows
+    /// of a table that remains after the rollback were changed since then, and a seal has committed the
+    /// changes.
     pub(crate) fn is_lost(&self, partition: PartitionId, marks: &StoreMarks, records: u64) -> bool {
         let mut later = self.seals.iter().skip(marks.seals).filter(|seal| seal.partition == partition);
         let (Some(seal), is_last) = (later.next(), later.next().is_none()) else { return false };
@@ -91,7 +93,7 @@ impl PartitionWork {
         self.given_up.push((records + 1, at));
     }
 
-    /// Called when definitions were undone, so that only `records` undo records are left.
+    /// Forgets definitions that were undone, so that only `records` undo records are left.
     pub(crate) fn forget_definitions(&mut self, records: u64) {
         let is_undone = |(at, _): &TableAt| *at > records;
         self.garbage.extend(self.made.iter().filter(|made| is_undone(made)).map(|(_, at)| *at));
@@ -99,14 +101,14 @@ impl PartitionWork {
         self.given_up.retain(|given_up| !is_undone(given_up));
     }
 
-    /// Called at the end of the transaction. Returns the tables that no definition refers to any more.
+    /// Takes and returns the tables that no definition refers to any more, at the end of the transaction.
     pub(crate) fn take_garbage(&mut self, is_committed: bool) -> Vec<StoredTable> {
         let unneeded = if is_committed { &mut self.given_up } else { &mut self.made };
         self.garbage.extend(unneeded.drain(..).map(|(_, at)| at));
         std::mem::take(&mut self.garbage)
     }
 
-    /// Called when a partition has no changes any more.
+    /// Removes a partition that has no changes any more.
     pub(crate) fn close(&mut self, partition: PartitionId) {
         self.open.retain(|open| *open != partition);
         if self.durable.as_ref().is_some_and(|durable| durable.partition == partition) {

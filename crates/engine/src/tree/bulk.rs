@@ -5,8 +5,8 @@
 //!    segment.
 //! 2. Nodes are filled to `FILL_PERCENT` of a page. The last nodes of each level may be emptier.
 //!
-//! This module does not know where the entries come from. Their keys must ascend strictly, otherwise the
-//! result is an error.
+//! This module does not know where the entries come from. The keys of the entries must ascend strictly.
+//! Otherwise the result is an error.
 
 use thiserror::Error;
 use varve_pager::{PageId, Pager, SpaceId};
@@ -94,7 +94,7 @@ impl Level {
         common_prefix_bytes(first, key).min(prefix_bytes_max(page_bytes))
     }
 
-    /// Whether the node would be too full with one more entry and an upper fence as long as its key.
+    /// Returns whether the node would be too full with one more entry and an upper fence as long as its key.
     fn is_full_for(&self, key: &[u8], value: &[u8], page_bytes: usize, directory: usize) -> bool {
         let shared = self.shared(key, page_bytes);
         let saved = shared * self.entries.len();
@@ -108,7 +108,7 @@ impl Level {
 struct Builder<'p> {
     pager: &'p Pager,
     tree: &'p Tree,
-    /// The widths of the columns of a leaf; empty for leaves by rows.
+    /// The widths of the columns of a leaf. The list is empty for leaves by rows.
     widths: &'p [u8],
     levels: Vec<Level>,
     reserved: u32,
@@ -222,7 +222,7 @@ impl Builder<'_> {
     }
 }
 
-/// The shortest string that is above `left` and not above `right`.
+/// Returns the shortest string that is above `left` and not above `right`.
 fn shortest_separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     right[..common_prefix_bytes(left, right) + 1].to_vec()
 }

@@ -1,10 +1,11 @@
 //! Checks a whole tree.
 //!
 //! The check reads all pages of the tree. It checks each node (`node::check`), and the kind, owner and level
-//! of each page. Fences must equal the separators of the parent. Right siblings must be linked, and every
-//! page must have one parent. The caller can compare the pages that were found with the allocated pages.
+//! of each page. The fences of a node must equal the separators in its parent. Right siblings must be linked,
+//! and every page must have one parent. The caller can compare the pages that were found with the allocated
+//! pages.
 //!
-//! This module knows nothing about rows. The caller checks each leaf entry itself.
+//! This module does not know rows. The caller checks each leaf entry itself.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +26,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker without pages and damages.
+    /// Returns a checker without pages and damages.
     pub fn new() -> Self {
         Self::default()
     }
@@ -50,8 +51,8 @@ impl Checker {
         Ok(())
     }
 
-    /// As `compare_with_allocation`, for all segments of a space in the order of their numbers. Reads each
-    /// page once.
+    /// Does the same as `compare_with_allocation` for all segments of a space, in the order of their numbers.
+    /// Reads each page once.
     pub fn compare_all_with_allocation(&mut self, pager: &Pager, space: SpaceId) -> TreeResult<()> {
         let mut claimed: BTreeMap<u32, Vec<PageId>> =
             pager.owners(space)?.into_keys().map(|owner| (owner, Vec::new())).collect();
@@ -85,17 +86,17 @@ impl Checker {
         }
     }
 
-    /// The damages, in the order in which they were found.
+    /// Returns the damages, in the order in which they were found.
     pub fn damages(&self) -> &[String] {
         &self.damages
     }
 
-    /// The number of damages.
+    /// Returns the number of damages.
     pub const fn damage_count(&self) -> u64 {
         self.damage_count
     }
 
-    /// The pages to which structures refer, with the segment of the structure.
+    /// Returns the pages to which structures refer, with the segment of the structure.
     pub const fn claimed(&self) -> &HashMap<PageId, u32> {
         &self.claimed
     }
@@ -122,7 +123,8 @@ impl Tree {
         self.check_with(pager, checker, None, visit)
     }
 
-    /// As `check`. All leaves must have these widths, those of the table's columns.
+    /// Does the same as `check`. All leaves must have the widths `widths`, which are those of the table's
+    /// columns.
     pub fn check_with_widths(
         &self,
         pager: &Pager,
@@ -162,7 +164,8 @@ struct Walk<'a, 'v> {
     visit: &'v mut dyn FnMut(&mut Checker, EntryRef<'_>),
     /// For each level: the node that was read last, and its right sibling.
     right_of: Vec<Option<(PageId, u32)>>,
-    /// The widths that each leaf must have. If the caller does not know them, those of the first leaf.
+    /// The widths that each leaf must have. If the caller does not know them, they are those of the first
+    /// leaf.
     widths: Option<Vec<u8>>,
 }
 

@@ -3,9 +3,10 @@
 //! Invariants
 //! 1. A child's latch is taken while the parent's latch is held. So the latched child is the right one.
 //! 2. No latch is held while a page is read from a device. If a page is not in the pool, the descent releases
-//!    its latches, reads the page, and begins again. After some attempts in vain, it reads the page under the
-//!    parent's latch. Otherwise a descent might never end while pages are evicted as fast as they are read.
-//! 3. Every page on the way must be a node of this tree, one level below its parent. Anything else is
+//!    its latches, reads the page, and begins again. After several failed attempts, it reads the page under
+//!    the parent's latch. Otherwise a descent might never end while pages are evicted as fast as they are
+//!    read.
+//! 3. Every page on the way must be a node of this tree, one level below its parent. Any other page is
 //!    reported as damage.
 //!
 //! This module does not know what the caller does with the node.
@@ -21,7 +22,8 @@ const READS_UNLATCHED_MAX: u32 = 8;
 /// The bytes of a leaf that are fetched into the cache while it is latched: the header and the slots of about
 /// seventy rows.
 const LEAF_AHEAD_BYTES: usize = 640;
-/// As `LEAF_AHEAD_BYTES`, for an inner node: only the header, because the slots are usually in the cache.
+/// The same as `LEAF_AHEAD_BYTES` for an inner node. Only the header is fetched, because the slots are
+/// usually in the cache.
 const NODE_AHEAD_BYTES: usize = 64;
 
 /// The child of a node that a descent takes.
@@ -162,7 +164,7 @@ impl Tree {
         Ok(None)
     }
 
-    /// As `latch_x`, but reads pages under the parent's latch.
+    /// Does the same as `latch_x`, but reads pages under the parent's latch.
     #[cold]
     fn latch_x_holding<'p>(
         &self,

@@ -8,7 +8,7 @@
 //! The estimate is Knuth's: the product of the numbers of children along a path, averaged over paths (Knuth,
 //! "Estimating the efficiency of backtrack programs", 1975). It is exact for a tree of one leaf.
 //!
-//! This module knows nothing about visibility. Delete-marked entries count.
+//! This module does not know which entries are visible. Delete-marked entries count.
 
 use varve_pager::{Access, PageId, Pager};
 
@@ -20,10 +20,10 @@ use crate::node::NodeRef;
 pub struct Estimate {
     /// The number of entries in the tree.
     pub entries: u64,
-    /// The number of leaves, which are pages. 0 if the table is not stored in pages.
+    /// The number of leaves, which are pages. It is 0 if the table is not stored in pages.
     pub leaves: u64,
-    /// The lower fences of leaves that are spread evenly over the tree, ascending. That of the leftmost leaf
-    /// is empty.
+    /// The lower fences of leaves that are spread evenly over the tree, in ascending order. The lower fence
+    /// of the leftmost leaf is empty.
     pub places: Vec<Vec<u8>>,
 }
 

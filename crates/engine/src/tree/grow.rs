@@ -8,7 +8,7 @@
 //! 3. If the root is full, its content is moved to one new child. Then the child is split like any other
 //!    node.
 //!
-//! This module knows nothing about the entry that needs the space.
+//! This module does not know the entry that needs the space.
 
 use varve_device::reached;
 use varve_pager::{H, Pager};

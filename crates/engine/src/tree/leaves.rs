@@ -1,12 +1,13 @@
 //! Lists the leaves of a tree from its inner nodes, without reading a leaf.
 //!
 //! Invariants
-//! 1. The listed leaves are neighbours: the upper fence of a leaf is the lower fence of the next one. So
-//!    together they have all keys between the first fence and the last one.
+//! 1. The listed leaves are neighbours: the upper fence of a leaf is the lower fence of the next one. (The
+//!    fences of a leaf are the bounds of the keys that belong in it.) So together the leaves have all keys
+//!    between the first fence and the last one.
 //! 2. A leaf is listed with the fences that its parent gives it. The list is made from one parent after the
 //!    other, so a leaf may have been split or merged since.
 //! 3. A list that continues another one begins exactly where that one ended. If leaves were merged between
-//!    the two lists, the first leaf has keys below this; then its listed fences are not those of the leaf.
+//!    the two lists, the first leaf may have lower keys. Then its listed fences are not those of the leaf.
 //!
 //! This module does not know what the list is for.
 
@@ -20,32 +21,33 @@ use crate::node::NodeRef;
 #[derive(Debug, Default)]
 pub struct LeafList {
     pages: Vec<PageId>,
-    /// The lower fences of all leaves, one behind the other.
+    /// The lower fences of all leaves, one after the other.
     fences: Vec<u8>,
     /// The end of each lower fence in `fences`.
     ends: Vec<usize>,
-    /// The upper fence of the last leaf; `None` if it has none.
+    /// The upper fence of the last leaf, or `None` if it has none.
     next: Option<Vec<u8>>,
 }
 
 impl LeafList {
-    /// The leaves.
+    /// Returns the leaves.
     pub fn pages(&self) -> &[PageId] {
         &self.pages
     }
 
-    /// The lowest key that a leaf may have.
+    /// Returns the lowest key that a leaf may have.
     pub fn lower_fence(&self, index: usize) -> &[u8] {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.fences[start..self.ends[index]]
     }
 
-    /// The first key behind a leaf; `None` if there is no limit.
+    /// Returns the first key after those of a leaf, or `None` if there is no limit.
     pub fn upper_fence(&self, index: usize) -> Option<&[u8]> {
         if index + 1 < self.pages.len() { Some(self.lower_fence(index + 1)) } else { self.next.as_deref() }
     }
 
-    /// The first key behind all listed leaves; `None` if the last one is the tree's last leaf.
+    /// Returns the first key after those of all listed leaves, or `None` if the last one is the tree's last
+    /// leaf.
     pub fn next(&self) -> Option<&[u8]> {
         self.next.as_deref()
     }
@@ -66,7 +68,7 @@ impl Tree {
             let page = self.latch_s(pager, ChildChoice::Key(&from), 1, Access::Random)?;
             let node = NodeRef::new(&page);
             if node.is_leaf() {
-                // It is the root, so nothing is behind it.
+                // This leaf is the root, so no leaf comes after it.
                 list.push(page.id(), &from);
                 list.next = None;
                 return Ok(list);

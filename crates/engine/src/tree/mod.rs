@@ -44,7 +44,7 @@ pub use scan::{Direction, Scan};
 pub enum TreeKind {
     /// Rows, each with a stamp (transaction id, roll pointer, flags).
     Clustered,
-    /// Keys, each with flags. The leaf has its newest transaction.
+    /// Keys, each with flags. A leaf also stores the id of the newest transaction that changed it.
     Secondary,
 }
 
@@ -119,7 +119,7 @@ impl Tree {
         Self::create_with(pager, space, owner, kind, &[])
     }
 
-    /// As `create_in`. The leaves lie by columns if there are `widths` (`Frame::widths`).
+    /// Does the same as `create_in`. The leaves lie by columns if there are `widths` (`Frame::widths`).
     pub fn create_with(
         pager: &Pager,
         space: SpaceId,
@@ -137,27 +137,27 @@ impl Tree {
         Ok(Self::open(root, owner, kind))
     }
 
-    /// An existing tree.
+    /// Returns an existing tree.
     pub fn open(root: PageId, owner: u32, kind: TreeKind) -> Self {
         Self { root, owner, kind, structure: Arc::default() }
     }
 
-    /// The root page. It never changes.
+    /// Returns the root page. It never changes.
     pub const fn root(&self) -> PageId {
         self.root
     }
 
-    /// The segment of all its pages.
+    /// Returns the segment of all its pages.
     pub const fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// The address of the tree.
+    /// Returns the address of the tree.
     pub(crate) const fn address(&self) -> TreeAddress {
         TreeAddress { space: self.root.space(), root: self.root.no().0, owner: self.owner }
     }
 
-    /// The content of its leaves.
+    /// Returns the content of its leaves.
     pub const fn kind(&self) -> TreeKind {
         self.kind
     }

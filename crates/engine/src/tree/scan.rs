@@ -6,7 +6,7 @@
 //!    merges.
 //! 2. Each entry that is in the tree during the whole scan is seen exactly once, in order.
 //!
-//! This module knows nothing about visibility. A batch also has delete-marked entries.
+//! This module does not know which entries are visible. A batch also has delete-marked entries.
 
 use std::ops::Bound;
 
@@ -16,8 +16,8 @@ use super::descend::ChildChoice;
 use super::{Tree, TreeResult};
 use crate::node::{EntryRef, NodeRef};
 
-/// After this number of leaves a scan counts as long. Then it reads ahead, and its leaves do not evict
-/// others.
+/// After this number of leaves a scan counts as long. Then it reads ahead, and its leaves do not evict other
+/// pages.
 const LONG_LEAVES: u32 = 4;
 /// The number of leaves that are read ahead together.
 const AHEAD_LEAVES: usize = 32;
@@ -61,8 +61,8 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// A scan of the keys between `lower` and `upper`. A batch has at most `limit` entries; 0 means a whole
-    /// leaf.
+    /// Returns a scan of the keys between `lower` and `upper`. A batch has at most `limit` entries; 0 means a
+    /// whole leaf.
     pub fn new(lower: Bound<&[u8]>, upper: Bound<&[u8]>, direction: Direction, limit: usize) -> Self {
         let mut scan = Self {
             direction,
@@ -101,23 +101,23 @@ impl Scan {
         (self.leaves, self.ahead, self.first, self.len) = (0, 0, 0, 0);
     }
 
-    /// The number of entries in the current batch.
+    /// Returns the number of entries in the current batch.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the current batch is empty.
+    /// Returns whether the current batch is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// An entry of the current batch, in the scan's order.
+    /// Returns an entry of the current batch, in the scan's order.
     #[inline]
     pub fn entry(&self, index: usize) -> EntryRef<'_> {
         NodeRef::new(&self.page).entry(self.slot(index))
     }
 
-    /// The slot of an entry of the current batch.
+    /// Returns the slot of an entry of the current batch.
     #[inline]
     pub(crate) fn slot(&self, index: usize) -> usize {
         assert!(index < self.len, "entry {index} of a batch of {}", self.len);
@@ -127,7 +127,7 @@ impl Scan {
         }
     }
 
-    /// The leaf of the current batch, which is not empty.
+    /// Returns the leaf of the current batch, which is not empty.
     pub(crate) fn leaf(&self) -> NodeRef<'_> {
         NodeRef::new(&self.page)
     }
@@ -194,7 +194,7 @@ impl Scan {
         }
     }
 
-    /// The slot after the last one of a forward scan.
+    /// Returns the slot after the last one of a forward scan.
     fn end_slot(&self, node: NodeRef<'_>) -> usize {
         match &self.stop {
             Bound::Unbounded => node.len(),
@@ -206,7 +206,7 @@ impl Scan {
         }
     }
 
-    /// The slot after the first one of a backward scan.
+    /// Returns the slot after the first one of a backward scan.
     fn last_slot(&self, node: NodeRef<'_>) -> usize {
         match self.next {
             Next::Edge => node.len(),
@@ -217,7 +217,7 @@ impl Scan {
         }
     }
 
-    /// The lowest slot of a backward scan.
+    /// Returns the lowest slot of a backward scan.
     fn lowest_slot(&self, node: NodeRef<'_>) -> usize {
         match &self.stop {
             Bound::Unbounded => 0,
@@ -258,8 +258,8 @@ impl Scan {
         parts.iter().for_each(|part| self.next_key.extend_from_slice(part));
     }
 
-    /// The child of an inner node in which the scan ends. If the scan goes further, the last child in the
-    /// scan's direction.
+    /// Returns the child of an inner node in which the scan ends. If the scan goes further, returns the last
+    /// child in the scan's direction.
     fn last_child(&self, node: NodeRef<'_>) -> usize {
         match (&self.stop, self.direction) {
             (Bound::Included(stop) | Bound::Excluded(stop), _) => {
@@ -271,7 +271,7 @@ impl Scan {
         }
     }
 
-    /// Whether keys beyond a leaf's fence can be within the scan's bounds.
+    /// Returns whether keys beyond a leaf's fence can be within the scan's bounds.
     fn may_go_on(&self, fence: &[u8]) -> bool {
         match (&self.stop, self.direction) {
             (Bound::Unbounded, _) => true,

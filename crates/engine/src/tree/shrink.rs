@@ -5,7 +5,7 @@
 //!    complete tree.
 //! 2. A page is freed while it and its parent are latched exclusively, so no descent is on the way to it.
 //! 3. Only leaves whose columns have the same widths are merged. Other leaves are damaged.
-//! 4. A merged node has enough free space that the next insert does not split it again.
+//! 4. A merged node has so much free space that the next insert does not split it again.
 //!
 //! This module does not know when it is called. A tree stays correct if leaves are not merged.
 
@@ -17,7 +17,7 @@ use crate::node::edit::Frame;
 use crate::node::{CHILD_BYTES, NodeRef, common_prefix_bytes, entry_bytes, prefix_bytes_max, usable_bytes};
 use crate::redo::{self, NodeOp};
 
-/// Whether less than a quarter of a node is in use.
+/// Returns whether less than a quarter of a node is in use.
 pub(super) fn is_underfull(node: NodeRef<'_>) -> bool {
     node.live_bytes() < usable_bytes(node.page_bytes()) / 4
 }

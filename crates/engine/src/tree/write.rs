@@ -46,20 +46,20 @@ impl Tree {
         Position { page, slot: found.slot, found: found.exact }
     }
 
-    /// Finds a key in the leaf of another position. If it is not found there, it may be in another leaf. This
-    /// is fast for the key after that of the position.
+    /// Finds a key in the leaf of another position. If the key is not found there, it may be in another leaf.
+    /// This is fast for the key after that of the position.
     pub fn find_beside(&self, mtr: &Mtr<'_>, position: &Position, key: &[u8]) -> Position {
         let found = NodeRef::new(mtr.page(position.page)).search_from(position.slot, key);
         Position { page: position.page, slot: found.slot, found: found.exact }
     }
 
-    /// The entry at a position where the key was found.
+    /// Returns the entry at a position where the key was found.
     pub fn entry<'m>(&self, mtr: &'m Mtr<'_>, position: &Position) -> EntryRef<'m> {
         assert!(position.found, "no entry at a position where nothing was found");
         NodeRef::new(mtr.page(position.page)).entry(position.slot)
     }
 
-    /// Whether `put` would succeed.
+    /// Returns whether `put` would succeed.
     pub fn has_room(&self, mtr: &Mtr<'_>, position: &Position, key: &[u8], payload_bytes: usize) -> bool {
         let node = NodeRef::new(mtr.page(position.page));
         room(node, position.slot, position.found, key, self.value_bytes(payload_bytes)) != InsertSpace::None
@@ -122,13 +122,14 @@ impl Tree {
         position.found = false;
     }
 
-    /// Whether the leaf at a position is so empty that `tidy` should be called.
+    /// Returns whether the leaf at a position is so empty that `tidy` should be called.
     pub fn is_underfull(&self, mtr: &Mtr<'_>, position: &Position) -> bool {
         super::shrink::is_underfull(NodeRef::new(mtr.page(position.page)))
     }
 }
 
-/// Whether and how an entry fits into a node at `slot`. `exact` says whether the node already has the key.
+/// Returns whether and how an entry fits into a node at `slot`. `exact` says whether the node already has the
+/// key.
 pub(super) fn room(
     node: NodeRef<'_>,
     slot: usize,
@@ -164,7 +165,7 @@ fn room_to_replace(node: NodeRef<'_>, slot: usize, value_bytes: usize) -> Insert
     }
 }
 
-/// The length of the longest common prefix of the node's keys and `key`.
+/// Returns the length of the longest common prefix of the node's keys and `key`.
 fn shared_prefix(node: NodeRef<'_>, key: &[u8]) -> usize {
     let limit = node::prefix_bytes_max(node.page_bytes());
     if node.is_empty() {

@@ -5,7 +5,7 @@
 //!    lost.
 //! 2. A segment is either in the pool or used by one transaction.
 //!
-//! This module knows nothing about transactions and the content of undo records.
+//! This module does not know transactions or the content of undo records.
 
 use parking_lot::Mutex;
 use varve_pager::{Access, PageId, Pager, SpaceId};
@@ -93,7 +93,7 @@ impl SegmentPool {
         self.make(pager)
     }
 
-    /// The owners of the segments in a directory page.
+    /// Returns the owners of the segments in a directory page.
     pub(crate) fn owners(pager: &Pager, directory: u32) -> Result<Vec<u32>> {
         let directory = page::undo_page(directory);
         let headers = page::listed(&pager.fix_s(directory, Access::Random)?);

@@ -1,4 +1,4 @@
-//! Rollback segments: the before-images of changes, for rollback and for readers of older versions.
+//! Rollback segments store the data before each change, for rollback and for readers of older versions.
 //!
 //! A rollback segment is a header page and a chain of undo pages. Pages are appended at the tail and freed at
 //! the head, in 1 MiB extents that the segment owns. A segment serves one active transaction at a time, so

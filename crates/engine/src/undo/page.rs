@@ -40,10 +40,10 @@
 //! | 71 | List | header page u32 |
 //!
 //! Invariants
-//! 1. An operation that does not fit its page (because the log is damaged) is an error, never a panic.
+//! 1. An operation does not fit its page if the log is damaged. This is an error, never a panic.
 //! 2. Readers check every offset, because a page that an outdated roll pointer names may have any content.
 //!
-//! This module knows nothing about the content of an undo record.
+//! This module does not know the content of an undo record.
 
 use super::Mark;
 use super::record::CHAIN_OFFSET;
@@ -81,7 +81,7 @@ const TXN: usize = 56;
 const LISTED: usize = 32;
 const LIST_START: usize = 36;
 
-/// The page of the rollback space with this number.
+/// Returns the page of the rollback space with this number.
 pub(crate) fn undo_page(no: u32) -> PageId {
     PageId::new(SpaceId::ROLLBACK, PageNo(no))
 }
@@ -103,7 +103,8 @@ fn put_u32(page: &mut [u8], at: usize, value: u32) {
 pub(crate) struct UndoPage<'a>(&'a [u8]);
 
 impl<'a> UndoPage<'a> {
-    /// `None` means that the page is not an undo page (any more), or that its counts do not fit the page.
+    /// Reads a page as an undo page. `None` means that it is not an undo page (any more), or that its counts
+    /// do not fit the page.
     pub(crate) fn new(page: &'a [u8]) -> Option<Self> {
         let is_undo = varve_pager::page::page_kind(page) == KIND_UNDO
             && varve_pager::page::page_identity(page).space() == SpaceId::ROLLBACK;
@@ -123,7 +124,7 @@ impl<'a> UndoPage<'a> {
         get_u32(self.0, COUNT)
     }
 
-    /// The number of bytes that one more record may have.
+    /// Returns the number of bytes that one more record may have.
     pub(crate) fn free_bytes(self) -> usize {
         let slots = (self.count() as usize + 1) * OFFSET_BYTES;
         (self.0.len() - RECORDS).saturating_sub(get_u32(self.0, USED) as usize + slots)
@@ -135,7 +136,7 @@ impl<'a> UndoPage<'a> {
         Some(usize::from(u16::from_le_bytes(raw)))
     }
 
-    /// The bytes of a record; `None` if the slot has none.
+    /// Returns the bytes of a record, or `None` if the slot has no record.
     pub(crate) fn record(self, slot: u32) -> Option<&'a [u8]> {
         let count = self.count();
         if slot >= count {
@@ -170,7 +171,7 @@ impl<'a> HeaderPage<'a> {
         undo_page(get_u32(self.0, TAIL))
     }
 
-    /// Page and slot where the active transaction begins.
+    /// Returns the page and slot where the active transaction begins.
     pub(crate) fn start(self) -> (PageId, u32) {
         (undo_page(get_u32(self.0, START_PAGE)), get_u32(self.0, START_SLOT))
     }
@@ -180,14 +181,14 @@ impl<'a> HeaderPage<'a> {
     }
 }
 
-/// The header pages in a directory page. `None` means that its count is larger than the page allows.
+/// Returns the header pages in a directory page. `None` means that its count is larger than the page allows.
 pub(crate) fn listed(page: &[u8]) -> Option<Vec<PageId>> {
     let count = get_u32(page, LISTED) as usize;
     let fits = count <= listed_max(page.len());
     fits.then(|| (0..count).map(|i| undo_page(get_u32(page, LIST_START + i * 4))).collect())
 }
 
-/// The most segments that a directory page can list.
+/// Returns the most segments that a directory page can list.
 pub(crate) fn listed_max(page_bytes: usize) -> usize {
     (page_bytes - LIST_START) / 4
 }

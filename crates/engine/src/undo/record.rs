@@ -35,7 +35,7 @@ const HEAD_BYTES: usize = 15;
 pub(crate) enum Kind {
     /// A row was inserted where there was no entry.
     Insert = 1,
-    /// A row was replaced, or inserted in the place of a deleted one.
+    /// A row was replaced, or was inserted in the place of a deleted row.
     Update = 2,
     /// A row was marked as deleted.
     Delete = 3,
@@ -67,7 +67,7 @@ impl Kind {
         })
     }
 
-    /// Whether the record belongs to a row.
+    /// Returns whether the record belongs to a row.
     pub(crate) const fn is_row(self) -> bool {
         matches!(self, Self::Insert | Self::Update | Self::UpdatePlain | Self::Delete | Self::Lock)
     }
@@ -77,7 +77,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before<'a> {
     pub(crate) stamp: Stamp,
-    /// Empty for Insert and Lock, and if the old row was deleted.
+    /// The payload before the change. It is empty for Insert and Lock, and if the old row was deleted.
     pub(crate) payload: &'a [u8],
 }
 
@@ -127,7 +127,7 @@ impl Record {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The decoded record; `None` if the bytes are not a record.
+    /// Returns the decoded record, or `None` if the bytes are not a record.
     pub(crate) fn decode(&self) -> Option<RecordRef<'_>> {
         RecordRef::decode(&self.0)
     }
@@ -140,7 +140,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 impl<'a> RecordRef<'a> {
-    /// A record that belongs to no row.
+    /// Returns a record that belongs to no row.
     pub(crate) const fn plain(
         kind: Kind,
         txn: TxnId,
@@ -151,7 +151,7 @@ impl<'a> RecordRef<'a> {
         RecordRef { kind, txn, tree, chain, key: &[], before: Before { stamp, payload: &[] } }
     }
 
-    /// Reads a record; `None` if the bytes are not a record.
+    /// Reads a record. Returns `None` if the bytes are not a record.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let head = bytes.get(..HEAD_BYTES)?;
         let kind = Kind::from_byte(head[0])?;

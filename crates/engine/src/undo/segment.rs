@@ -7,7 +7,7 @@
 //!    mini-transaction can fail.
 //! 3. Latch order: header page, then tail page.
 //!
-//! This module knows nothing about trees and transaction states.
+//! This module does not know trees or transaction states.
 
 use varve_device::{planted, reached};
 use varve_pager::{Access, H, Mtr, PageId, Pager, SpaceId};
@@ -22,7 +22,7 @@ use crate::ids::{RollPointer, TxnId};
 #[derive(Clone, Copy)]
 pub(crate) struct Prepared {
     tail: H,
-    /// Latched only for the transaction's first record.
+    /// The header page. It is latched only for the transaction's first record.
     header: Option<H>,
 }
 
@@ -64,12 +64,12 @@ impl Segment {
         self.header
     }
 
-    /// The position after the newest record.
+    /// Returns the position after the newest record.
     pub(crate) fn top(&self) -> Mark {
         Mark { page: self.tail, slot: self.tail_count }
     }
 
-    /// The beginning of the active transaction's records.
+    /// Returns the beginning of the active transaction's records.
     pub(crate) fn start(&self) -> Option<Mark> {
         self.start
     }
@@ -85,14 +85,14 @@ impl Segment {
         Ok(Some(Prepared { tail, header }))
     }
 
-    /// As `prepare`, for one more record in the mini-transaction, after those that were appended to the
-    /// prepared tail. `None` means that the tail is full. Then the caller commits and begins again.
+    /// Does the same as `prepare` for one more record in the mini-transaction, after those that were appended
+    /// to the prepared tail. `None` means that the tail is full. Then the caller commits and begins again.
     pub(crate) fn prepare_more(&self, prepared: Prepared, bytes: usize) -> Option<Prepared> {
         let has_room = bytes <= self.tail_free_bytes && (self.tail_count as usize) < RollPointer::SLOTS_MAX;
         has_room.then_some(Prepared { header: None, ..prepared })
     }
 
-    /// The position of the next record.
+    /// Returns the position of the next record.
     pub(crate) fn next_pointer(&self, txn: TxnId) -> RollPointer {
         RollPointer::new(self.tail.no(), self.tail_count as u16, txn)
     }
@@ -204,7 +204,7 @@ impl Segment {
     }
 }
 
-/// Head page of the segment and the page before `page`.
+/// Returns the head page of the segment and the page before `page`.
 fn ends(mtr: &Mtr<'_>, header: H, page: H, id: PageId) -> Result<(PageId, Option<PageId>)> {
     let head = HeaderPage::new(mtr.page(header)).ok_or_else(|| not_undo(id))?.head();
     let previous = UndoPage::new(mtr.page(page)).ok_or_else(|| not_undo(id))?.previous();

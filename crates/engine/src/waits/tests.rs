@@ -72,8 +72,8 @@ fn the_edge_that_closes_a_cycle_is_refused() {
     assert!(!waits.is_waiting(&registry, a));
 }
 
-/// Found earlier: a transaction that waited for a row slept until the holder's end, if ROLLBACK TO freed the
-/// row at that moment.
+/// In an earlier version, a transaction that waited for a row slept until the holder's end, if ROLLBACK TO
+/// freed the row at that moment.
 #[test]
 fn what_was_given_up_since_the_look_is_not_waited_for() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -178,7 +178,7 @@ fn hard_edges_alone_are_a_deadlock_and_leave_nothing_behind() {
     waits.look(|state| state.locks.each(|_, grant| panic!("{grant:?}"), |_, request| panic!("{request:?}")));
 }
 
-/// Found earlier: a cycle may go through any transaction that uses a table.
+/// A cycle may go through any transaction that uses a table.
 #[test]
 fn a_cycle_through_any_user_of_a_table_is_found() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -198,8 +198,8 @@ fn a_cycle_through_any_user_of_a_table_is_found() {
     assert_eq!(waits.edge_count(), 0);
 }
 
-/// Found earlier: a transaction that has just recorded a table which another one wants exclusively must
-/// remove its record, and wake the waiter.
+/// A transaction that has just recorded a table which another one wants exclusively must remove its record,
+/// and wake the waiter.
 #[test]
 fn a_note_that_is_taken_back_is_not_waited_for() {
     let (registry, waits) = (Registry::new(), Waits::default());

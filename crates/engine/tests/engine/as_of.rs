@@ -20,7 +20,7 @@ fn lsn(database: &Database) -> PastMoment {
     PastMoment::Lsn(database.durable_lsn().get())
 }
 
-/// A transaction that reads this moment, or the SQLSTATE of its refusal.
+/// Begins a transaction that reads this moment, or returns the SQLSTATE of its refusal.
 fn at(database: &Arc<Database>, moment: PastMoment) -> Result<Transaction, &'static str> {
     let mut txn = database.begin(RC);
     txn.read_as_of(moment).map_err(|e| e.sqlstate())?;
@@ -40,7 +40,7 @@ fn retaining() -> (Arc<varve_device::MemoryDirectory>, Arc<Database>, Arc<TableD
     (directory, database, def)
 }
 
-/// Changes from a fixed seed: inserts, updates, deletes, new keys, and rollbacks.
+/// Makes changes from a fixed seed: inserts, updates, deletes, new keys, and rollbacks.
 fn change(database: &Arc<Database>, def: &TableDef, model: &mut BTreeMap<i32, i32>, step: u64) {
     let random = step.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     let (id, v) = ((random % 40) as i32, step as i32);
@@ -83,7 +83,7 @@ fn each_moment_is_seen_as_it_was() {
         change(&database, &def, &mut model, step);
         let state: Vec<(i32, i32)> = model.iter().map(|(id, v)| (*id, *v)).collect();
         let time = PastMoment::TimeUs(now_us());
-        // The clock must pass by the moment before the next commit.
+        // The clock must have passed the moment before the next commit.
         thread::sleep(Duration::from_micros(2));
         moments.push((time, lsn(&database), state));
         if step % 50 == 0 {
@@ -169,7 +169,7 @@ fn a_table_that_was_rewritten_since_is_refused() {
     assert_eq!(state(rows(&mut txn, &def)), "72000");
 }
 
-/// The rollback space has a limit, which is stronger than retention.
+/// The rollback space has a limit. Undo is purged at this limit even if the retention time is not over.
 #[test]
 fn a_full_rollback_space_ends_retention() {
     let directory = varve_device::MemoryDirectory::new();
@@ -200,7 +200,7 @@ fn a_full_rollback_space_ends_retention() {
 fn readers_of_the_past_race_purge() {
     let (_directory, database, def) = retaining();
     load(&database, &def, (0..10).map(|id| (id, 100)));
-    // No moment that is read below is before the rows.
+    // Moments are read below only after this pause, so the rows exist at each of them.
     thread::sleep(Duration::from_millis(10));
     database.set_undo_retention(Duration::from_millis(2));
     let done = AtomicBool::new(false);

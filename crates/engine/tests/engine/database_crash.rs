@@ -9,7 +9,7 @@ use varve_device::{Directory, Fate, MemoryDirectory, RecordLog, Recorder, Timeli
 use varve_engine::{Database, DatabaseDef, NewSequence, NewTable, Options, TEMPLATE1};
 
 const ROWS: i32 = 300;
-/// Moments at which the power fails, spread over all writes.
+/// The number of moments at which the power fails. They are spread over all writes.
 const CUTS: u64 = 40;
 
 fn open_in(directory: Arc<dyn Directory>) -> Arc<Database> {
@@ -67,7 +67,7 @@ fn at_every_cut(log: &RecordLog, judge: impl Fn(&Arc<Database>, u64, &str)) {
     }
 }
 
-/// What is left of the database `app`: all, or nothing.
+/// Returns what is left of the database `app`: all, or nothing.
 fn is_there(database: &Arc<Database>, what: &str) -> bool {
     let catalog = database.begin(RC).catalog();
     let found = catalog.database_named("app").cloned();

@@ -195,7 +195,7 @@ fn add_key(txn: &mut varve_engine::Transaction, def: &varve_engine::TableDef) ->
     txn.add_primary_key(def.id, key).map_or_else(|error| error.sqlstate(), |_| "00000")
 }
 
-/// What rewrites a table leaves the older versions of its rows behind.
+/// A statement that rewrites a table does not copy the older versions of its rows.
 #[test]
 fn a_snapshot_from_before_a_rewrite_is_refused_not_answered_wrongly() {
     let (_directory, database) = fresh();
@@ -221,7 +221,7 @@ fn a_snapshot_from_before_a_rewrite_is_refused_not_answered_wrongly() {
     assert_eq!(rows(&mut old_statement, &emptied).unwrap(), []);
     assert_eq!(rows(&mut begin(&database, RR), &keyless).unwrap(), [(1, 10), (2, 20)]);
     old_statement.commit().unwrap();
-    // Later definitions of the table know it too.
+    // A later definition of the table still refuses the old snapshot.
     let keyless = index_on_v(&database, &keyless, "keyless_v", false);
     for def in [&keyless, &emptied] {
         assert_eq!(state(see_again(&mut old, def, 1)), "40001", "{}", def.name);
@@ -254,7 +254,7 @@ fn a_rewrite_under_an_old_snapshot_of_its_own_is_refused() {
     is_sound(&database);
 }
 
-/// Rows that were not committed yet when the statement looked count too.
+/// Rows that were not committed when the statement began count, too.
 #[test]
 fn set_not_null_looks_at_the_rows_once_it_is_alone() {
     let (_directory, database) = fresh();

@@ -11,8 +11,8 @@ use varve_engine::{
     ColumnDef, ColumnSource, ColumnType, Database, NewIndex, NewSequence, PrimaryKey, RowRef, TableDef, Value,
 };
 
-/// Runs `steps` one by one in one transaction; after each, opens a copy of the directory as a crash would
-/// leave it.
+/// Runs `steps` one by one in one transaction. After each step, opens a copy of the directory as a crash
+/// would leave it.
 fn crash_after_each(steps: &[&dyn Fn(&mut varve_engine::Transaction)]) {
     for flushed in [false, true] {
         let (directory, database) = fresh();
@@ -105,7 +105,7 @@ fn other_types(txn: &mut varve_engine::Transaction, def: &TableDef) {
     txn.recompute_columns(def.id, columns, &mut compute).unwrap();
 }
 
-/// Rows of a table after `other_types`, as they were before.
+/// Returns the rows of a table after `other_types`, with the values that they had before.
 fn as_before(database: &Arc<Database>, def: &TableDef) -> Vec<(i32, i32)> {
     let mut txn = begin(database, RC);
     let table = txn.table(def).unwrap();

@@ -42,7 +42,7 @@ fn view(name: &str, of: &TableDef) -> NewView {
     }
 }
 
-/// The database as it is after a start from what lies on its device.
+/// Returns the database after a start from what is on its device.
 fn restarted(database: Arc<Database>, directory: Arc<varve_device::MemoryDirectory>) -> Arc<Database> {
     drop(database);
     open(&directory)

@@ -9,8 +9,8 @@ use varve_engine::{Change, Error, Outcome, RowRef, Run, TableDef, Transaction};
 
 const ROWS: i32 = 3000;
 
-/// Deletes the rows with these keys for which `is_wanted` holds, as DELETE does; how many ran together and
-/// how many alone.
+/// Deletes the rows with these keys for which `is_wanted` holds, as DELETE does. Returns how many were
+/// deleted together and how many alone.
 fn sweep(
     txn: &mut Transaction,
     def: &TableDef,
@@ -119,7 +119,7 @@ fn a_row_of_another_transaction_is_waited_for() {
     is_sound(&database);
 }
 
-/// The statement ends without `end_deletes`, as where its connection ends: its rows come back with their
+/// The statement ends without `end_deletes`, as it does if its connection ends. Its rows come back with their
 /// entries.
 #[test]
 fn a_statement_that_breaks_off_leaves_nothing() {

@@ -42,7 +42,7 @@ fn indexed(database: &Arc<Database>, unique: bool) -> Result<Arc<TableDef>> {
     Ok(def)
 }
 
-/// Ids and values in the order of the index.
+/// Returns ids and values in the order of the index.
 fn in_order(txn: &mut Transaction, def: &TableDef) -> Vec<(i32, i32)> {
     txn.start_statement();
     let spec = ScanSpec { index: ScanIndex::Secondary(def.indexes[0].id), ..ScanSpec::ALL };

@@ -24,7 +24,7 @@ fn with_threads() -> Arc<Database> {
     Database::open(options).unwrap()
 }
 
-/// Moves money between two accounts; some transfers are taken back.
+/// Moves money between two accounts. Some transfers are rolled back.
 fn transfer(
     database: &Arc<Database>,
     def: &TableDef,
@@ -112,7 +112,7 @@ fn transfers_keep_the_sum() {
     assert!(database.stats().purged_records > 0, "purge kept up");
 }
 
-/// Many threads fight for few unique values; each value has one row at most, at any time.
+/// Many threads insert the same few unique values. At any time, each value has at most one row.
 fn grab(database: &Arc<Database>, def: &TableDef, seed: u64, wins: &AtomicU32) {
     let mut random = Random::new(seed);
     for n in 0..600 {

@@ -20,18 +20,18 @@ const VALUES: usize = 40;
 
 type Rows = BTreeMap<i32, i32>;
 
-/// What a transaction has changed: `None` = deleted.
+/// What a transaction has changed. `None` is a deleted row.
 type Own = BTreeMap<i32, Option<i32>>;
 
 struct Session {
     txn: Transaction,
     isolation: Isolation,
     own: Own,
-    /// Rows locked or changed, for as long as the transaction lasts (a rollback to a savepoint gives some
-    /// back).
+    /// The rows that the transaction has locked or changed, until it ends. A rollback to a savepoint unlocks
+    /// some of them.
     touched: Own,
     savepoints: Vec<(SavepointId, Own, Own)>,
-    /// REPEATABLE READ: the rows at the first statement, and how many commits there were.
+    /// Under REPEATABLE READ: the rows at the first statement, and the number of commits until then.
     base: Option<(Rows, u64)>,
 }
 
@@ -52,7 +52,7 @@ struct Run {
     seen: [u64; 4],
 }
 
-/// The text that belongs to a row; one in twenty needs an overflow chain.
+/// Returns the text of a row. One in twenty texts needs an overflow chain.
 fn note(id: i32, v: i32) -> String {
     let unit = format!("{id}/{v} ");
     unit.repeat(if v % 20 == 0 { 3000 } else { (id % 7) as usize })
@@ -85,7 +85,7 @@ impl Session {
 }
 
 impl Run {
-    /// Odd seeds have a table whose rows lie by columns.
+    /// Odd seeds have a table with leaves by columns.
     fn new(seed: u64) -> Self {
         let (directory, database) = fresh();
         let def =
@@ -275,7 +275,7 @@ impl Run {
         self.seen[0] += 1;
     }
 
-    /// The rows as a writer sees them: committed or its own.
+    /// Returns the rows as a writer sees them: committed, or changed by itself.
     fn newest(&self, which: usize) -> Rows {
         let mut rows = self.model.rows.clone();
         for (id, v) in &self.sessions[which].own {

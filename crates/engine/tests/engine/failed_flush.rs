@@ -11,7 +11,8 @@ use varve_device::{ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, S
 use varve_engine::{Database, Options};
 use varve_pager::PagerConfig;
 
-/// Who waited for a row of a transaction whose commit could not be flushed slept for ever.
+/// Earlier, a transaction that waited for a row of another transaction slept for ever if the commit of the
+/// other one could not be flushed.
 #[test]
 fn who_waits_for_a_row_is_told_when_the_flush_fails() {
     let directory = MemoryDirectory::new();

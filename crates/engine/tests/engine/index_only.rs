@@ -22,7 +22,7 @@ struct Seen {
     without_note: usize,
 }
 
-/// What a scan reads: the two columns that the index has, or all of them.
+/// Returns what a scan reads: the two columns that the index has, or all columns.
 fn spec(def: &TableDef, reverse: bool, is_covered: bool) -> ScanSpec<'static> {
     let index = ScanIndex::Secondary(def.indexes[0].id);
     ScanSpec { index, reverse, columns: is_covered.then_some(&[0, 1]), ..ScanSpec::ALL }
@@ -39,8 +39,8 @@ fn read(scan: impl FnOnce(&mut varve_engine::OnRow<'_>) -> varve_engine::Result<
     seen
 }
 
-/// Reads the index in both ways, in the statement that runs. Gives the rows, and how many came from the index
-/// alone.
+/// Reads the index in both ways, in the statement that runs. Returns the rows, and how many came from the
+/// index alone.
 fn compared(txn: &mut Transaction, def: &TableDef) -> (Vec<(i32, i32)>, usize) {
     let table = txn.table(def).unwrap();
     let [by_row, alone, backward] =
@@ -59,7 +59,7 @@ fn compared_now(txn: &mut Transaction, def: &TableDef) -> (Vec<(i32, i32)>, usiz
     compared(txn, def)
 }
 
-/// A table with an index on v and these rows, all of them visible to everybody.
+/// Makes a table with an index on v and these rows. All rows are visible to everybody.
 fn with_rows(rows: impl IntoIterator<Item = (i32, i32)>) -> (Arc<Database>, Arc<TableDef>) {
     let (_directory, database) = fresh();
     let def = create(&database, "t");
@@ -69,7 +69,7 @@ fn with_rows(rows: impl IntoIterator<Item = (i32, i32)>) -> (Arc<Database>, Arc<
     (database, def)
 }
 
-/// Purges what can be purged; from then on everybody sees what is committed.
+/// Purges what can be purged. From then on, everybody sees what is committed.
 fn settle(database: &Arc<Database>) {
     database.tick().unwrap();
     database.tick().unwrap();
@@ -80,7 +80,7 @@ fn settled_entries_are_read_alone() {
     let (database, def) = with_rows((0..1000).map(|i| (i, i % 7)));
     let (rows, alone) = compared_now(&mut begin(&database, RC), &def);
     assert_eq!((rows.len(), alone), (1000, 1000));
-    // Another column is not in the index.
+    // Another column than these is not in the index.
     let mut txn = begin(&database, RC);
     let table = txn.table(&def).unwrap();
     let spec = ScanSpec { columns: Some(&[0, 2]), ..spec(&def, false, true) };
@@ -153,7 +153,7 @@ fn an_old_snapshot_stays_as_it_is() {
     assert_eq!(rows.len(), alone, "nobody sees the changes otherwise any more");
 }
 
-/// Writers that commit and roll back, purge, readers of old snapshots and of new ones.
+/// Writers that commit and roll back, purge, and readers of old and new snapshots run at the same time.
 #[test]
 fn readers_agree_while_everything_changes() {
     let (database, def) = with_rows((0..400).map(|i| (i, i % 40)));
@@ -230,7 +230,7 @@ fn deletes_whose_marks_are_gathered_are_seen() {
         }
         keys_left.by_ref().take(run.passed).for_each(|_| {});
     }
-    // A reader beside the statement: the marks are still to come.
+    // A reader runs beside the statement, before the index entries are marked.
     let mut beside = txn.reader();
     let seen = read(|on_row| beside.fork().scan(&table, &spec(&def, false, true), on_row));
     assert_eq!(seen.rows, (1..100).step_by(2).map(|i| (i, i)).collect::<Vec<_>>());
@@ -264,7 +264,7 @@ fn a_crash_in_the_middle_leaves_the_same_answers() {
     let pager = database.pager();
     pager.flush_log(pager.log().end()).unwrap();
     let crashed = open(&MemoryDirectory::from_images(directory.images()));
-    // The loser's changes are taken back in the background, or not yet.
+    // The loser's changes are rolled back in the background, and this may not have happened yet.
     for turn in 0..3 {
         let mut txn = begin(&crashed, RC);
         let opened = txn.catalog().table("public", "t").unwrap();
@@ -283,7 +283,7 @@ fn a_crash_in_the_middle_leaves_the_same_answers() {
     loser.rollback().unwrap();
 }
 
-/// A table with a column of each type, an index on each of them, and a primary key of two columns.
+/// Makes a table with a column of each type, an index on each of them, and a primary key of two columns.
 fn of_all_types(database: &Arc<Database>, types: &[ColumnType]) -> Arc<TableDef> {
     let mut txn = begin(database, RC);
     let mut columns: Vec<ColumnDef> = vec![column("id", ColumnType::Int2), column("key", ColumnType::Text)];
@@ -292,7 +292,7 @@ fn of_all_types(database: &Arc<Database>, types: &[ColumnType]) -> Arc<TableDef>
     let mut def =
         txn.create_table(NewTable { primary_key, ..NewTable::new("public", "a", columns) }).unwrap();
     for n in 0..types.len() {
-        // Each with its neighbour, so that one stands behind the other.
+        // Each index has a column and its neighbour, so that one follows the other in the key.
         let columns = vec![2 + n, 2 + (n + 1) % types.len()];
         let name = format!("a_{n}");
         def = txn
@@ -310,7 +310,7 @@ fn of_all_types(database: &Arc<Database>, types: &[ColumnType]) -> Arc<TableDef>
     def
 }
 
-/// Some values of each type, with those that a key form does not tell apart.
+/// Returns some values of each type. Some of them differ, but have the same key.
 fn values() -> Vec<(ColumnType, Vec<Value>)> {
     let numeric = |text: &str| Value::Numeric(text.parse::<Numeric>().unwrap());
     let text = |text: &str| Value::Text(text.into());
@@ -352,7 +352,8 @@ fn values() -> Vec<(ColumnType, Vec<Value>)> {
     ]
 }
 
-/// All rows as text, with the keys: of the wanted columns in the order of the index.
+/// Returns all rows as text, with their keys. A row has the wanted columns, and the rows are in the order of
+/// the index.
 fn shown(txn: &mut Transaction, def: &TableDef, spec: &ScanSpec<'_>, columns: &[usize]) -> Vec<String> {
     let table = txn.table(def).unwrap();
     let mut out = Vec::new();
@@ -376,7 +377,8 @@ fn columns_come_from_the_key_as_they_are_stored() {
     for n in 0..40usize {
         let key = format!("k\u{0}{}", n % 6);
         let mut row = vec![Datum::Int2(n as i16 - 20), Datum::Text(&key)];
-        // Each value, each followed by NULL, at other steps in each column.
+        // Each column has each value followed by NULL, but each column goes through the values in other
+        // steps.
         row.extend(values.iter().enumerate().map(|(c, (_, of_type))| {
             let turn = (n + c * (1 + n / 7)) % (of_type.len() + 1);
             of_type.get(turn).map_or(Datum::Null, Value::as_datum)

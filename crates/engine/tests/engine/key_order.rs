@@ -16,7 +16,7 @@ fn any_numeric() -> impl Strategy<Value = Numeric> {
     ]
 }
 
-/// Small ones often have one length: 30 days and a month.
+/// Some intervals are small. These are often equally long, as 30 days and a month are.
 fn any_interval() -> impl Strategy<Value = Interval> {
     prop_oneof![
         (any::<i32>(), any::<i32>(), any::<i64>()),
@@ -145,7 +145,8 @@ fn scale_and_trailing_blanks_do_not_count() {
     assert_eq!(padded, encode(&[ColumnType::Char(4)], &[Value::Text("ab".into())]));
 }
 
-/// Searches for the one do not find the other, and the key of an array that begins at 1 is as it always was.
+/// A search for one such array does not find the other. An array that begins at 1 has the same key as before
+/// arrays had a first subscript.
 #[test]
 fn arrays_that_differ_in_their_first_subscript_have_keys_apart() {
     let array = |lower_bound| {

@@ -44,8 +44,8 @@ fn pages(database: &Arc<Database>) -> u64 {
     database.stats().pager.data_pages
 }
 
-/// The row is there before its index entry is refused; taking it back looked for that entry and was refused
-/// as well, for ever.
+/// The row is inserted before its index entry is refused. Earlier, the rollback searched for this entry, was
+/// refused, too, and was repeated for ever.
 #[test]
 fn an_entry_that_no_index_can_hold_is_taken_back() {
     let (directory, database) = fresh();

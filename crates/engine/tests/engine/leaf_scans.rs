@@ -23,7 +23,7 @@ fn line(key: &[u8], columns: impl Iterator<Item = String>) -> Line {
     (key.to_vec(), columns.collect())
 }
 
-/// The rows of an ordinary scan.
+/// Returns the rows of an ordinary scan.
 fn by_rows(reader: &mut Reader, table: &Table, spec: &ScanSpec<'_>) -> Vec<Line> {
     let mut lines = Vec::new();
     reader
@@ -59,7 +59,7 @@ fn append(shown: &Shown<'_>, lines: &mut Vec<Line>) {
     }
 }
 
-/// The rows of a scan of leaves, and how it has read the leaves.
+/// Returns the rows of a scan of leaves, and how it has read the leaves.
 fn by_leaves(reader: &mut Reader, table: &Table, spec: &ScanSpec<'_>) -> (Vec<Line>, LeafCounts) {
     let mut lines = Vec::new();
     let counts = reader.scan_leaves(table, spec, &[], &mut |shown| {
@@ -69,7 +69,8 @@ fn by_leaves(reader: &mut Reader, table: &Table, spec: &ScanSpec<'_>) -> (Vec<Li
     (lines, counts.unwrap())
 }
 
-/// The rows of scans of leaves that each stop after a few rows and go on behind the last one.
+/// Returns the rows of several scans of leaves. Each one stops after a few rows, and the next one continues
+/// after the last row.
 fn in_parts(random: &mut Random, reader: &mut Reader, table: &Table) -> Vec<Line> {
     let (mut lines, mut last) = (Vec::new(), None::<Vec<u8>>);
     loop {
@@ -225,7 +226,7 @@ fn put_any(random: &mut Random, txn: &mut Transaction, def: &TableDef, id: i32) 
     _ = txn.insert(&table, &data(&values));
 }
 
-/// A table by columns with all rows in the columns of its leaves.
+/// Makes a table by columns. All its rows are in the columns of its leaves.
 fn built(random: &mut Random) -> (Arc<Database>, Arc<TableDef>) {
     let (_, database) = fresh();
     let columns = TYPES.iter().enumerate().map(|(n, column_type)| column(&format!("c{n}"), *column_type));
@@ -381,7 +382,8 @@ fn a_column_that_was_added_is_read_by_columns() {
     assert!(lines.len() > 1000 && lines.iter().all(|line| line.1[3] == "Int8(77)"));
 }
 
-/// A scan of leaves notes what it has read: here the rows up to the one at which it stopped.
+/// A scan of leaves records for SERIALIZABLE what it has read. This is the range up to the row at which it
+/// stopped.
 #[test]
 fn serializable_knows_what_a_scan_of_leaves_has_read() {
     for (changed, is_read) in [(100, true), (ROWS - 1, false)] {

@@ -79,8 +79,8 @@ fn beyond_the_rollback_limit_the_reader_loses() {
     }
     assert_eq!(state(rows(&mut reader, &def)), "72000");
     assert_eq!(state(update(&mut reader, &def, 5, |v| v + 1)), "72000");
-    // Whether a row moved away under such a statement cannot be told any more: it must not be passed over in
-    // silence.
+    // The statement can no longer find out whether the row has got another key. So it must fail, and must not
+    // skip the row.
     let table = statement.table(&def).unwrap();
     assert_eq!(state(statement.modify(&table, &pk(5), &mut |_| Ok(Change::Delete))), "72000");
     statement.rollback().unwrap();
@@ -89,8 +89,9 @@ fn beyond_the_rollback_limit_the_reader_loses() {
     is_sound(&database);
 }
 
-/// An index has an entry for each version while an old reader lives. Each row's versions are walked once in a
-/// scan, not once for every entry: the square would take minutes here.
+/// An index has an entry for each version while an old reader lives. A scan must read the versions of a row
+/// once, and not once for each entry. Otherwise the work grows with the square of the versions, and this test
+/// takes minutes.
 #[test]
 fn an_old_reader_scans_an_index_of_many_versions() {
     let (_directory, database) = fresh();

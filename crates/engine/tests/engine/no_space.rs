@@ -42,7 +42,7 @@ fn an_insert_that_finds_no_room_fails_cleanly() {
     fill_up(&small(&directory));
 }
 
-/// The same at each page size.
+/// Does the same with each page size.
 #[test]
 fn every_page_size_meets_a_full_device() {
     for (page_size, capacity_mib) in [(4096, 22), (16384, 28), (32768, 36), (65536, 52)] {
@@ -74,8 +74,8 @@ fn fill_up(database: &std::sync::Arc<Database>) {
     is_sound(database);
 }
 
-/// A log that takes nothing more kept the shutdown from being a clean one, for the sake of a sequence without
-/// a gap.
+/// A shutdown returns the reserved values of sequences, so that there is no gap. Earlier, a shutdown was not
+/// clean if the log had no space for this.
 #[test]
 fn a_shutdown_is_clean_even_if_a_full_log_takes_no_sequence_back() {
     let directory = MemoryDirectory::new();

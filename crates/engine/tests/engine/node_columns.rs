@@ -72,7 +72,7 @@ impl Leaf {
     }
 }
 
-/// All entries, read in both ways.
+/// Returns all entries, read in both ways.
 fn entries_of(node: NodeRef<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut spare = vec![7];
     let read = |index: usize| {
@@ -84,7 +84,7 @@ fn entries_of(node: NodeRef<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     (0..node.len()).map(read).collect()
 }
 
-/// An offset of a column in an encoded row; for a variable one, the range of its value.
+/// Returns the bytes of a column's value in an encoded row.
 fn column_of<'r>(widths: &[u8], row: &'r [u8], column: usize) -> &'r [u8] {
     let head = 1 + widths.len().div_ceil(8);
     let width_of = |column: usize| usize::from(widths[column]);
@@ -106,7 +106,8 @@ fn column_of<'r>(widths: &[u8], row: &'r [u8], column: usize) -> &'r [u8] {
     &row[start..end(variable(column))]
 }
 
-/// Every row of the model that is in the columns has its values there.
+/// Checks that the columns have the values of each row of the model that is in them. Returns the number of
+/// these rows.
 fn check_columns(node: NodeRef<'_>, model: &Model) -> usize {
     let columns = node.columns().unwrap();
     let mut found = 0;
@@ -128,7 +129,7 @@ fn check_columns(node: NodeRef<'_>, model: &Model) -> usize {
     found
 }
 
-/// A stamp, and mostly a row behind it.
+/// Returns a stamp, and in most cases a row after it.
 fn any_value(random: &mut Random) -> Vec<u8> {
     let payload = match random.below(12) {
         0 => {
@@ -150,7 +151,7 @@ fn any_key(random: &mut Random) -> Vec<u8> {
     int_key(random.below(200) as i64)
 }
 
-/// A leaf after random changes, and what it should have.
+/// Returns a leaf after random changes, and the entries that it should have.
 fn changed(random: &mut Random, steps: usize) -> (Leaf, Model) {
     let (mut leaf, mut model) = (Leaf::new(WIDTHS), Model::new());
     for _ in 0..steps {
@@ -291,7 +292,7 @@ fn change_at_random(random: &mut Random, page: &mut [u8]) {
     let _ = check::damage(page);
 }
 
-/// A root leaf with four rows in its columns. Their lengths are equal.
+/// Returns a root leaf with four rows of the same length in its columns.
 fn four_rows() -> Leaf {
     let mut random = Random::new(5);
     let value = [&[0; STAMP_BYTES][..], &any_row(&mut random, WIDTHS, 400).unwrap()].concat();
@@ -331,7 +332,7 @@ fn redo_refuses_a_leaf_by_columns_without_columns() {
     }
 }
 
-/// A minipage over the ends of another column: the new values would be taken for ends.
+/// One minipage overlaps the ends of another column, so redo would read the new values as ends.
 #[test]
 fn redo_refuses_minipages_that_overlap() {
     let mut leaf = four_rows();
@@ -372,7 +373,7 @@ fn any_bytes_are_refused_or_read() {
     assert!(sound > 300, "only {sound} pages were sound");
 }
 
-/// A small leaf with rows in columns.
+/// Returns a small leaf with rows in columns.
 fn changed_few(random: &mut Random) -> (Vec<u8>, usize) {
     let mut leaf = Leaf::new(WIDTHS);
     let count = 1 + random.below(5);

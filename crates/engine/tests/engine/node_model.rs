@@ -46,7 +46,7 @@ impl Pair {
         NodeRef::new(&self.page)
     }
 
-    /// Inserts or replaces if there is room, rebuilding as the tree would.
+    /// Inserts or replaces an entry if there is room, and rebuilds the node if the tree would do so.
     fn put(&mut self, key: &[u8], value: &[u8]) -> bool {
         let node = self.node();
         let found = node.search(key);
@@ -201,7 +201,7 @@ proptest! {
         }
         let at = 32 + at.index(4096 - 32);
         pair.page[at] ^= flip;
-        // Must not panic; header and slots are covered whole.
+        // The check must not panic. It must notice each change in the slots and in these bytes of the header.
         let damage = check::damage(&pair.page);
         let slots_end = 72 + pair.node().len() * 8;
         if (72..slots_end).contains(&at) || (34..40).contains(&at) {

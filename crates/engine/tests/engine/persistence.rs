@@ -44,8 +44,8 @@ fn rows_survive_without_a_shutdown_and_losers_are_undone() {
     is_sound(&database);
 }
 
-/// A new user found it: the pager behind a sealed cache was open, and what the engine read first was not in
-/// its frame any more.
+/// A new user found this fault: a sealed cache had lost pages that the engine reads first. The pager was
+/// open, but these pages were no longer in the cache.
 #[test]
 fn what_a_start_reads_first_is_redone_where_a_sealed_cache_has_lost_it() {
     let mut opened_again = [0; 2];
@@ -72,7 +72,7 @@ fn what_a_start_reads_first_is_redone_where_a_sealed_cache_has_lost_it() {
         let file = flash.open(FLASH_FILE, OpenHow::existing(Space::Flash)).unwrap();
         let mut garbage = AlignedBuf::new(4096);
         garbage.fill(0xAB);
-        // Behind the header and the records.
+        // The garbage is written after the header and the records.
         for block in (20..file.len_bytes().unwrap() / 4096).filter(|block| block % 24 == seed as u64) {
             file.write_at(block * 4096, &garbage, Purpose::FlashPage, Durability::Now).unwrap();
         }
@@ -87,7 +87,7 @@ fn what_a_start_reads_first_is_redone_where_a_sealed_cache_has_lost_it() {
                 "{told}"
             );
         }
-        // What is read later stops it, and the next start has everything.
+        // A lost page that is read later stops the database. The next start has all rows.
         let has_all = |database: &Arc<Database>| {
             let def = database.begin(RC).catalog().table("public", "t").unwrap();
             let mut txn = begin(database, RC);

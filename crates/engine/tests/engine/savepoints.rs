@@ -100,7 +100,7 @@ fn rolling_back_to_a_savepoint_gives_the_rows_to_who_waits() {
     assert_eq!(all(&database, &def), [(1, 10)]);
 }
 
-/// Review 9, N4: what was locked since a savepoint stayed locked behind ROLLBACK TO.
+/// Review 9, N4: a table that was locked since a savepoint stayed locked after ROLLBACK TO.
 #[test]
 fn locks_of_tables_since_a_savepoint_are_given_back() {
     let (_directory, database) = fresh();
@@ -118,13 +118,13 @@ fn locks_of_tables_since_a_savepoint_are_given_back() {
     assert_eq!(rows(&mut other, &since).unwrap(), []);
     assert_eq!(state(rows(&mut other, &before)), "55P03");
     other.lock_exclusive(read.id).unwrap();
-    // What was given back can be taken again.
+    // A lock that was released can be taken again.
     other.commit().unwrap();
     assert_eq!(rows(&mut txn, &read).unwrap(), []);
     let mut other = begin(&database, RC);
     other.set_lock_timeout(Some(std::time::Duration::from_millis(5)));
     assert_eq!(state(other.lock_exclusive(read.id)), "55P03");
-    // What a definition made since the savepoint has locked is free as well, and as it was.
+    // A table that was truncated since the savepoint is unlocked, too, and is as it was.
     let again = txn.savepoint();
     txn.truncate(since.id).unwrap();
     txn.rollback_to(again).unwrap();

@@ -31,7 +31,8 @@ fn create_with(database: &Arc<Database>, name: &str, storage: StorageOptions) ->
     def
 }
 
-/// How many pages of which owner lie at home in which form: 0 = plain, else the algorithm's code.
+/// Returns the number of pages in the data file by their owner and form. Form 0 is plain, others are the code
+/// of an algorithm.
 fn forms(directory: &MemoryDirectory) -> BTreeMap<(u32, u8), usize> {
     let images = directory.images();
     let (_, file) = images.iter().find(|(name, _)| name == "data.varve").unwrap();
@@ -48,7 +49,7 @@ fn forms(directory: &MemoryDirectory) -> BTreeMap<(u32, u8), usize> {
     forms
 }
 
-/// The forms of owners that were made after `last`, without owners.
+/// Returns the forms of the pages of owners that were made after `last`.
 fn codes_after(directory: &MemoryDirectory, last: u32) -> BTreeMap<u8, usize> {
     let mut codes = BTreeMap::new();
     for ((owner, code), count) in forms(directory) {
@@ -96,7 +97,7 @@ fn a_table_and_its_indexes_are_stored_as_it_says() {
     assert_eq!(codes.keys().copied().collect::<Vec<_>>(), [Algorithm::Zstd.code()], "{codes:?}");
     database.shutdown().unwrap();
     drop(database);
-    // After a restart, too.
+    // This must also hold after a restart.
     let database = open(&directory);
     let def = database.begin(RC).catalog().table_by_id(def.id).unwrap();
     assert_eq!(def.storage, how(Algorithm::Zstd));
@@ -108,7 +109,8 @@ fn a_table_and_its_indexes_are_stored_as_it_says() {
     is_sound(&database);
 }
 
-/// What is altered counts for pages written from the commit on; a rewrite stores the others so, too.
+/// Altered options apply to pages that are written after the commit. A rewrite of the table applies them to
+/// all its pages.
 #[test]
 fn altering_counts_from_the_commit_on() {
     let (directory, database) = fresh();
@@ -152,7 +154,7 @@ fn altering_counts_from_the_commit_on() {
     is_sound(&database);
 }
 
-/// A table that was dropped leaves nothing: the next one has the owner's number, not its compression.
+/// A dropped table leaves nothing. The next table may get the number of its owner, but not its compression.
 #[test]
 fn dropped_and_rolled_back_tables_are_forgotten() {
     let (directory, database) = fresh();
@@ -189,7 +191,7 @@ fn dropped_and_rolled_back_tables_are_forgotten() {
     is_sound(&database);
 }
 
-/// Redo writes pages of tables before their definitions are read; afterwards those count again.
+/// Redo writes pages of tables before their definitions are read. Afterwards, the definitions apply again.
 #[test]
 fn a_killed_database_reads_its_compressed_tables() {
     let (directory, database) = fresh();
@@ -214,7 +216,7 @@ fn a_killed_database_reads_its_compressed_tables() {
     is_sound(&database);
 }
 
-/// How many leaves lie by columns in the data file, of pages with owners after `last`.
+/// Returns how many leaves by columns the data file has, among the pages of owners after `last`.
 fn leaves_by_columns(directory: &MemoryDirectory, last: u32) -> usize {
     let images = directory.images();
     let (_, file) = images.iter().find(|(name, _)| name == "data.varve").unwrap();

@@ -1,4 +1,4 @@
-//! Tables and indexes in tablespaces: in SQL's words `TABLESPACE`, `ALTER ... SET TABLESPACE`.
+//! Tables and indexes in tablespaces. In SQL this is `TABLESPACE` and `ALTER ... SET TABLESPACE`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -67,7 +67,7 @@ fn new_table(name: &str, space: SpaceId) -> NewTable {
     NewTable { primary_key: Some(key), storage, ..NewTable::new("public", name, columns) }
 }
 
-/// A table in `rows`, with an index in `keys`.
+/// Makes a table in `rows`, with an index in `keys`.
 fn make_table(txn: &mut Transaction, name: &str, rows: SpaceId, keys: SpaceId) -> Arc<TableDef> {
     let def = txn.create_table(new_table(name, rows)).unwrap();
     let index = NewIndex {
@@ -105,7 +105,7 @@ fn named(database: &Arc<Database>, name: &str) -> Arc<TableDef> {
     begin(database, RC).catalog().table("public", name).unwrap().clone()
 }
 
-/// The number of pages that trees have in a space.
+/// Returns the number of pages that trees have in a space.
 fn pages_in(database: &Arc<Database>, space: SpaceId) -> u64 {
     database.pager().owners(space).unwrap().values().sum()
 }
@@ -209,8 +209,8 @@ fn a_tablespace_is_dropped_only_without_tables() {
     settled(&database);
 }
 
-/// Tables come, change, move and go in tablespaces that come and go; a crash at any moment leaves each
-/// transaction whole or not at all.
+/// Tables and tablespaces are created, changed, moved and dropped. After a crash at any moment, each
+/// transaction is there completely or not at all.
 #[test]
 fn a_crash_at_any_moment_leaves_whole_transactions() {
     let log = RecordLog::new();

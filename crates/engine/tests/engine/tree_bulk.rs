@@ -59,7 +59,7 @@ fn secondary_trees_are_dense() {
     assert!(pages < 100, "{pages} pages for keys of two bytes behind their prefix");
 }
 
-/// All rows of a built tree lie by columns, in key order.
+/// All rows of a built tree are in columns, in key order.
 #[test]
 fn leaves_by_columns() {
     let widths = [8, 0, 4, 0, 1];

@@ -1,4 +1,4 @@
-//! The check names the damage of a tree whose pages were changed directly.
+//! The pages of a tree were changed directly. The check names the damage.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::{int_key, new_pager, put};

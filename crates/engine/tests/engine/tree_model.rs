@@ -42,7 +42,7 @@ const WIDTHS: &[u8] = &[4, 0, 8, 0, 1, 16, 2, 0, 8, 4];
 
 fn any_payload(random: &mut Random, key: &[u8], page_bytes: usize, widths: &[u8]) -> Vec<u8> {
     let limit = payload_bytes_max(page_bytes, key.len());
-    // Some payloads are no rows, like overflow pointers.
+    // Some payloads are not rows, for example overflow pointers.
     if !widths.is_empty() && random.below(10) > 0 {
         return any_row(random, widths, limit).unwrap();
     }
@@ -106,7 +106,7 @@ fn check_scans(pager: &Pager, tree: &Tree, model: &Model, random: &mut Random, k
     }
 }
 
-/// Over leaves by rows, then over leaves by columns.
+/// Runs over leaves by rows, then over leaves by columns.
 fn run(seed: u64, page_bytes: usize, keys: Keys, steps: usize) {
     run_over(&new_pager(page_bytes), seed, keys, steps, &[]);
     run_over(&new_pager(page_bytes), seed, keys, steps, WIDTHS);
@@ -175,7 +175,8 @@ fn more_pages_than_memory() {
     assert!(pager.stats().evictions > 0, "the data fitted in memory");
 }
 
-/// 32 leaves were read ahead for each of sysbench's ranges of 100 rows, which end behind 7 of 4 KiB.
+/// A range of 100 rows in sysbench ends after 7 leaves of 4 KiB. Earlier, 32 leaves were read ahead for each
+/// such range.
 #[test]
 fn nothing_is_read_ahead_beyond_the_end_of_a_range() {
     let directory = new_directory();

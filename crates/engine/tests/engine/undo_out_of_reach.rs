@@ -10,7 +10,7 @@ use crate::database::*;
 use varve_device::{ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_engine::{Database, NewIndex, Result, ScanSpec, TableDef, Transaction};
 
-/// Scans the table; between the first row and the others, which are copied by then, `meanwhile` happens.
+/// Scans the table. Calls `meanwhile` after the first row, when the scan has already copied the other rows.
 /// Stops after `limit` rows.
 fn scan_while(
     txn: &mut Transaction,
@@ -30,22 +30,22 @@ fn scan_while(
     Ok(found)
 }
 
-/// A database that gives every snapshot up at each tick.
+/// Makes a database that gives up every snapshot at each tick.
 fn ruthless() -> Arc<Database> {
     let mut options = options(&MemoryDirectory::new());
     options.rollback_limit_bytes = Some(1);
     Database::open(options).unwrap()
 }
 
-/// Enough changes in one transaction to fill some undo pages behind what it did so far.
+/// Makes enough changes in a transaction to fill some more undo pages.
 fn fill_undo(txn: &mut Transaction, def: &TableDef) {
     for _ in 0..1000 {
         update(txn, def, 9, |v| v + 1).unwrap();
     }
 }
 
-/// The scan has copied the delete-marked row when purge takes it, and its undo: the row must not be passed by
-/// in silence.
+/// Purge removes a delete-marked row and its undo after the scan has copied the row. The scan must fail, and
+/// must not skip the row.
 #[test]
 fn a_row_that_purge_takes_in_the_middle_of_a_scan_is_missed_loudly() {
     let database = ruthless();
@@ -68,8 +68,7 @@ fn a_row_that_purge_takes_in_the_middle_of_a_scan_is_missed_loudly() {
     assert_eq!(state(seen), "72000");
 }
 
-/// The page of the undo that the scan needs belongs to another transaction by then, which has changed the
-/// same rows.
+/// The undo page that the scan needs now belongs to another transaction, which has changed the same rows.
 #[test]
 fn an_undo_page_that_was_filled_again_is_not_taken_for_the_old_one() {
     let database = ruthless();
@@ -93,7 +92,7 @@ fn an_undo_page_that_was_filled_again_is_not_taken_for_the_old_one() {
     assert_eq!(state(seen), "72000");
 }
 
-/// A savepoint's undo slots are filled again by their own transaction.
+/// A rollback to a savepoint empties undo slots, and the same transaction fills them again.
 #[test]
 fn an_undo_slot_that_was_popped_and_filled_again_leads_to_the_committed_row() {
     let (_directory, database) = fresh();
@@ -114,8 +113,8 @@ fn an_undo_slot_that_was_popped_and_filled_again_leads_to_the_committed_row() {
     assert_eq!(seen.unwrap(), [(1, 1), (2, 2), (3, 3)]);
 }
 
-/// A row with an older version whose undo page is not in memory, a snapshot that needs it, and a device that
-/// can be broken.
+/// Makes a row with an older version, whose undo page is not in memory, a snapshot that needs it, and a
+/// device that can fail.
 fn with_undo_on_disk() -> (Arc<Faulty>, Arc<Database>, Arc<TableDef>, Transaction) {
     let faulty = Faulty::wrap(MemoryDirectory::new());
     let mut options = options(&MemoryDirectory::new());
@@ -153,7 +152,8 @@ fn a_reader_reports_undo_that_cannot_be_read() {
     assert_eq!(see_again(&mut reader, &def, 1).unwrap(), Some(1));
 }
 
-/// Without the entries of the versions that can't be read the index would hide them from the old snapshot.
+/// An index without entries for the versions that cannot be read would hide these versions from the old
+/// snapshot.
 #[test]
 fn an_index_is_not_built_from_versions_that_cannot_be_read() {
     let (faulty, database, def, mut reader) = with_undo_on_disk();

@@ -26,7 +26,7 @@ fn the_error_names_constraint_and_key() {
     }
 }
 
-/// A first transaction does `first` and commits or not; a second inserts (2, 10) meanwhile.
+/// A first transaction does `first`, and commits or rolls back. Meanwhile, a second one inserts (2, 10).
 fn second_insert(
     first: impl FnOnce(&mut varve_engine::Transaction, &varve_engine::TableDef),
     commits: bool,

@@ -5,7 +5,7 @@
 use crate::database::*;
 use varve_engine::Isolation;
 
-/// Runs a writer's steps beside a reader and gives what the reader saw after each.
+/// Runs the steps of a writer beside a reader. Returns what the reader saw after each step.
 fn watch(isolation: Isolation) -> Vec<Option<i32>> {
     let (_directory, database) = fresh();
     let def = create(&database, "t");

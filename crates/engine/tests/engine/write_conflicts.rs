@@ -88,7 +88,7 @@ fn a_lock_for_update_is_waited_for_but_is_no_change() {
     is_sound(&database);
 }
 
-/// A transaction moves row 2 to key 9 (and on to 12), another one waits for row 2 at its old key meanwhile.
+/// A transaction moves row 2 to key 9 (and on to 12). Meanwhile, another one waits for row 2 at its old key.
 fn wait_for_mover(
     isolation: varve_engine::Isolation,
     act: impl FnOnce(&mut varve_engine::Transaction, &varve_engine::TableDef) -> varve_engine::Result<Outcome>
@@ -174,7 +174,7 @@ fn no_update_of_a_wide_row_is_lost() {
     is_sound(&database);
 }
 
-/// `SELECT FROM def WHERE id = id FOR ...`, as a statement of its own; the v that it shows.
+/// `SELECT FROM def WHERE id = id FOR ...`, as a statement of its own. Returns the v that it shows.
 fn lock(txn: &mut Transaction, def: &TableDef, id: i32, strength: LockStrength) -> Result<Option<i32>> {
     txn.start_statement();
     let (table, mut v) = (table(txn, def), None);

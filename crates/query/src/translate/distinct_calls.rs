@@ -10,8 +10,8 @@ use varve_sql::general::{AggCall, AggKind, Expr, Ty, Typed};
 use super::{Grouping, Key, Part, Translator, aggregate, is_volatile, windows};
 use crate::fold::Fold;
 
-/// The argument that all calls share, and its type. `None` if they do not share one, or if a call needs more
-/// than its distinct values.
+/// Returns the argument that all calls share, and its type. Returns `None` if they do not share one, or if a
+/// call needs more than its distinct values.
 fn shared_argument(calls: &[AggCall]) -> Option<(Expr, Ty)> {
     let [first, others @ ..] = calls else { return None };
     let argument = first.argument.as_ref()?;
@@ -32,8 +32,8 @@ fn shared_argument(calls: &[AggCall]) -> Option<(Expr, Ty)> {
 }
 
 impl Translator<'_> {
-    /// Returns the rows with each value of the calls' argument once in each group, the keys, and the calls
-    /// over these rows. `None` if the calls cannot be computed in two steps.
+    /// Returns rows in which each value of the calls' argument is once in each group, the keys, and the calls
+    /// over these rows. Returns `None` if the calls cannot be computed in two steps.
     pub(super) fn distinct_calls(
         &mut self,
         part: &Part,

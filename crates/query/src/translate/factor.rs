@@ -3,7 +3,7 @@
 //! table is checked before the join.
 //!
 //! Invariants
-//! 1. The derived conditions hold for the same rows as the given conditions, also if some values are NULL.
+//! 1. The derived conditions hold for the same rows as the given conditions, even if some values are NULL.
 //! 2. A condition that may fail is neither moved nor evaluated twice.
 
 use std::collections::BTreeSet;
@@ -33,8 +33,8 @@ fn spread<R: Ord>(branches: Box<[Expr]>, relations: &dyn Fn(&Expr) -> BTreeSet<R
         branch.retain(|e| !shared.iter().any(|s| same(s, e)));
     }
     out.extend(shared);
-    // If a branch has no other conditions, it is true whenever the shared conditions are true. So the whole
-    // OR is then true as well.
+    // If a branch has no other conditions, it is true whenever the shared conditions are true. Then the whole
+    // OR is true, too.
     if branches.iter().any(Vec::is_empty) {
         return;
     }

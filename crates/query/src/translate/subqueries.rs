@@ -9,7 +9,8 @@
 //! | any other | `Apply`: run for each outer row, once for equal values |
 //!
 //! Invariants
-//! 1. A join neither removes nor duplicates a row of the outer query, unless the condition says so.
+//! 1. The join that replaces a subquery never duplicates a row of the outer query. It removes a row only if
+//!    the condition with the subquery is not true for the row.
 //! 2. NOT IN is true only if the comparison is false for each row. A comparison with NULL is not false.
 
 use std::sync::Arc;
@@ -45,7 +46,8 @@ impl Translator<'_> {
         Ok(part)
     }
 
-    /// Does the same for one expression. It is evaluated only for rows for which `guard` is true.
+    /// Does the same as `applied` for one expression. The expression is evaluated only for rows for which
+    /// `guard` is true.
     fn applied_in(&mut self, mut part: Part, e: &mut Expr, guard: Option<&Expr>) -> Result<Part> {
         if !e.has_subquery() {
             return Ok(part);
@@ -79,8 +81,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Does the same for several expressions. Each of them is evaluated only for rows for which `goes_on`
-    /// holds for all earlier ones.
+    /// Does the same as `applied` for several expressions. Each of them is evaluated only for rows for which
+    /// `goes_on` holds for all earlier ones.
     fn applied_in_turn(
         &mut self,
         mut part: Part,
@@ -374,7 +376,7 @@ impl Translator<'_> {
             || select.limit.is_some()
             || select.offset.is_some()
             || select.outputs[0].expr.has_subquery()
-            // For a single outer row, most of the groups would be computed in vain.
+            // For a single outer row, most of the groups would be computed without need.
             || self.of_one_row
             || arguments.any(|e| opaque(e) || may_fail_beyond_numeric(e))
         {

@@ -257,7 +257,7 @@ impl Translator<'_> {
         self.around.value(offset).and_then(|value| count(&value, which)).map_err(wrapped)
     }
 
-    /// Checks that a distance is not negative. Returns error 22013 if it is.
+    /// Checks that a distance is not negative. Returns the error 22013 if it is.
     fn known_distance(&self, offset: &Expr, which: &str) -> Result<()> {
         self.assume_value(offset)?;
         self.around.value(offset).and_then(|value| check_distance(&value, which)).map_err(wrapped)

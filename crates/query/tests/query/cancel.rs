@@ -16,7 +16,8 @@ fn roomy() -> Arc<SqlDatabase> {
     database_with(&QueryOptions { memory_bytes: 8 << 30, ..QueryOptions::default() })
 }
 
-/// A session with a table of equal, of rising and of falling numbers, and little time for each statement.
+/// Makes a session with a table of equal, rising and falling numbers, and with little time for each
+/// statement.
 fn hasty(db: &Arc<SqlDatabase>) -> Session {
     let mut session = session(db);
     lines(&mut session, "create table n (id int primary key, same int, up int, down int)");
@@ -36,7 +37,7 @@ fn show(session: &mut Session, sql: &str) -> String {
     lines(session, &format!("explain (verbose) {sql}")).join("\n")
 }
 
-/// The aggregate took batch after batch in one poll, and nobody looked at the wish to cancel.
+/// Earlier, the aggregate took batch after batch in one poll, and nothing checked for the cancel request.
 #[test]
 fn cross_joins_below_an_aggregate_are_ended() {
     let mut session = hasty(&roomy());
@@ -49,7 +50,7 @@ fn cross_joins_below_an_aggregate_are_ended() {
     assert_eq!(lines(&mut session, "select count(*) from few a, few b"), ["9", "= SELECT 1"]);
 }
 
-/// No row passes the condition, so that no batch comes for as long as it takes.
+/// No row passes the condition, so the join returns no batch while it runs.
 #[test]
 fn joins_that_keep_none_of_their_pairs_are_ended() {
     let mut session = hasty(&roomy());
@@ -88,7 +89,7 @@ fn parts_that_are_planned_by_themselves_are_ended() {
     ends(&mut session, "explain analyze select count(*) from n a, n b, n c");
 }
 
-/// A plan that was kept looks at the wish of the execution that uses it.
+/// A cached plan checks the cancel requests of the execution that uses it.
 #[test]
 fn kept_plans_are_ended() {
     let mut session = hasty(&roomy());
@@ -104,7 +105,7 @@ fn kept_plans_are_ended() {
     ends(&mut session, "execute paired(20000)");
 }
 
-/// A frame that moves is gone through again for each row.
+/// The rows of a moving frame are read again for each row.
 #[test]
 fn moving_frames_are_ended() {
     let mut session = hasty(&roomy());
@@ -112,7 +113,7 @@ fn moving_frames_are_ended() {
     ends(&mut session, moving);
 }
 
-/// The joins of a query that goes on in files.
+/// These are the joins of a query that continues in files.
 #[test]
 fn merge_joins_are_ended() {
     let spill = tempfile::tempdir().unwrap();
@@ -126,8 +127,9 @@ fn merge_joins_are_ended() {
     ends(&mut session, joined);
 }
 
-/// Functions that make much of few rows look by themselves, and so do those that go through what was made.
-/// The text is made before, so that none of them is ended by what comes before it.
+/// Functions that make many values from few rows check for a cancel request themselves, and so do functions
+/// that read many values. The text is made before, so that the timeout ends the function itself and no step
+/// before it.
 #[test]
 fn functions_over_long_values_are_ended() {
     let mut session = hasty(&roomy());

@@ -3,7 +3,7 @@
 use super::support::{database, lines, session};
 use varve_sql::Session;
 
-/// The total cost and the rows in a line of EXPLAIN.
+/// Returns the total cost and the rows in a line of EXPLAIN.
 fn estimate(line: &str) -> (f64, f64) {
     let between = |from: &str, to: &str| {
         let rest = line.split_once(from).unwrap_or_else(|| panic!("{from} is not in {line}")).1;
@@ -12,7 +12,7 @@ fn estimate(line: &str) -> (f64, f64) {
     (between("..", " rows="), between(" rows=", " width="))
 }
 
-/// The first line that begins a step of this name.
+/// Returns the first line that begins a step of this name.
 fn step(session: &mut Session, sql: &str, name: &str) -> (f64, f64) {
     let shown = lines(session, &format!("explain {sql}"));
     let found = shown.iter().find(|line| line.trim_start_matches([' ', '-', '>']).starts_with(name));

@@ -10,7 +10,7 @@ use super::support::{database, lines, session};
 const ENGINES: [&str; 6] = ["nvm_inplace", "inplace", "nvm_cow", "cow", "nvm_log", "log"];
 const REFUSED: [&str; 1] = ["! 55P03 could not obtain lock on row in relation \"t\""];
 
-/// The rows of a query, or its error. It must not wait.
+/// Returns the rows of a query, or its error. The query must not wait.
 fn at_once(session: &mut Session, sql: &str) -> Vec<String> {
     let began = Instant::now();
     let mut found = lines(session, sql);
@@ -27,7 +27,7 @@ fn locks_of_rows_wait_only_as_long_as_they_say() {
         lines(&mut a, &format!("create table t (id int primary key, n int) using {engine}"));
         lines(&mut a, "insert into t values (1, 0), (2, 0), (3, 0)");
         lines(&mut a, "create table p (id int primary key, n int); insert into p values (1, 0), (2, 0)");
-        // Only so that a wait ends.
+        // This limit only makes a wait end, if there is one by mistake.
         lines(&mut b, "set lock_timeout = '30s'");
         lines(&mut a, "begin; update t set n = 1 where id = 1");
 
@@ -70,7 +70,7 @@ fn locks_of_rows_wait_only_as_long_as_they_say() {
             "{engine}"
         );
         assert_eq!(at_once(&mut a, "select id from t for update nowait"), REFUSED, "{engine}");
-        // The own changes of a transaction are never in its way.
+        // A transaction never waits for its own changes.
         lines(&mut b, "update t set n = 5 where id = 2");
         assert_eq!(at_once(&mut b, "select n from t where id = 2 for update nowait"), ["5"], "{engine}");
         lines(&mut b, "commit");

@@ -53,12 +53,12 @@ fn a_join_is_grouped_and_ordered() {
 #[test]
 fn values_compare_as_postgresql_does() {
     check(&[
-        // 1.0 and 1.00 are one value, shown as it came first.
+        // 1.0 and 1.00 are one value. It is shown in the form that came first.
         (
             "select a.rate, count(*) from customer a join customer b on a.rate = b.rate group by a.rate order by 1",
             &["0.500|1", "1.000|4", "= SELECT 2"],
         ),
-        // So are 0 and -0; NaN equals itself.
+        // 0 and -0 are one value, too, and NaN equals itself.
         (
             "select count(*) from orders a join orders b on a.weight = b.weight where a.id <> b.id",
             &["2", "= SELECT 1"],
@@ -89,7 +89,7 @@ fn queries_stand_in_from() {
              group by x.b order by 1",
             &["10.50|2", "100.00|1", "= SELECT 2"],
         ),
-        // The inner query's conditions are about its key; nothing of them may get lost on the way.
+        // The inner query has conditions on its key. None of them may get lost.
         ("select x.name from (select name from customer where id = 2) x", &["Bob", "= SELECT 1"]),
         ("select x.m from (select max(id) m from orders where id < 12 and id >= 10) x", &["11", "= SELECT 1"]),
         ("select x.id from (select id from orders where id > 10 order by id limit 2) x", &["11", "12", "= SELECT 2"]),
@@ -122,7 +122,7 @@ fn errors_are_those_of_the_short_path() {
                 "! 42803 column \"c.name\" must appear in the GROUP BY clause or be used in an aggregate function",
             ],
         ),
-        // A condition that would fail is not looked at where one before it is false.
+        // A condition that would fail is not evaluated for a row for which a condition before it is false.
         (
             "select count(*) from customer c join orders o on o.customer = c.id where o.id <> 10 and 1 / (o.id - 10) > 0",
             &["1", "= SELECT 1"],
@@ -155,8 +155,8 @@ fn many_batches_come_in_full_by_key_and_by_index() {
     assert_eq!(lines(&mut session, by_index), ["10001|150015000", "= SELECT 1"]);
 }
 
-/// Review 8, A8: the relations of inner joins were bits of one word, and from the 65th on some were taken for
-/// others.
+/// Review 8, A8: the relations of inner joins were bits of one 64-bit word. From the 65th relation on, some
+/// were confused with others.
 #[test]
 fn more_relations_than_a_word_has_bits_are_joined() {
     let mut session = session(&database());
@@ -166,7 +166,7 @@ fn more_relations_than_a_word_has_bits_are_joined() {
     assert_eq!(lines(&mut session, &sql), ["3|6", "= SELECT 1"]);
 }
 
-/// Review 8, A9: to plan n outer joins on columns of which nothing is known took time in 2^n.
+/// Review 8, A9: the time to plan n outer joins on columns without statistics grew with 2^n.
 #[test]
 fn outer_joins_of_values_are_planned_in_no_time() {
     let mut session = session(&database());

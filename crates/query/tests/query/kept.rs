@@ -42,7 +42,7 @@ impl Setting {
         recorder.lines
     }
 
-    /// Rows by the extended protocol.
+    /// Returns the rows that the extended protocol gives.
     fn rows(&mut self, sql: &str, params: &[&str]) -> Vec<String> {
         let params: Vec<Option<String>> = params.iter().map(|p| Some((*p).to_owned())).collect();
         let mut recorder = Recorder::default();
@@ -50,7 +50,7 @@ impl Setting {
         recorder.lines.into_iter().filter(|l| !l.starts_with("= ")).collect()
     }
 
-    /// Plans made while the closure runs.
+    /// Returns the number of plans that are made while the closure runs.
     fn plans(&mut self, run: impl FnOnce(&mut Setting)) -> u64 {
         let before = self.queries.plans_made();
         run(self);
@@ -67,8 +67,8 @@ fn a_plan_is_made_once_for_all_parameters() {
             assert_eq!(s.rows(JOIN, &[&n.to_string()]), expect[..1], "{n}");
         }
     });
-    // The prepared statement's first execution, and its second, which is kept; as many for the statement that
-    // it is compared with.
+    // Two plans are made for the prepared statement: in its first execution, and in its second, whose plan is
+    // kept. Two more are made for the statement with which it is compared.
     assert_eq!(made, 4);
     let other = s.plans(|s| {
         let mut other = session(&s.db);
@@ -247,7 +247,7 @@ fn the_second_look_at_a_row_is_taken_with_the_statement_s_own_parameters() {
     let mut recorder = Recorder::default();
     recorder.simple(&mut c, "begin; update acc set v = v + 1 where id = 1");
     let waits = s.db.engine().stats().lock_waits;
-    // It makes the plan that is kept, and waits for C.
+    // This statement makes the plan that is kept, and waits for C.
     let waiting = std::thread::spawn(move || extended(&mut a, sql, &["1", "10"]));
     while !waiting.is_finished() && s.db.engine().stats().lock_waits == waits {
         std::thread::sleep(Duration::from_millis(2));
@@ -296,8 +296,8 @@ fn nothing_that_hangs_on_the_execution_is_computed_when_the_plan_is_made() {
     assert_eq!(s.rows(&each, &[]), ["20,200,0"]);
 }
 
-/// R12-K1, with a view's column that tells its branches apart: literals of simple statements are parameters
-/// of one plan.
+/// R12-K1, with a column of a view that distinguishes its branches. The literals of simple statements are
+/// parameters of one plan.
 #[test]
 fn a_view_s_constant_column_is_compared_with_the_statement_s_own_literal() {
     let mut s = setting();
@@ -310,7 +310,7 @@ fn a_view_s_constant_column_is_compared_with_the_statement_s_own_literal() {
     }
 }
 
-/// R12-K1, with the session and the clock in the parameter's place.
+/// R12-K1, with the session's user or the clock in place of the parameter.
 #[test]
 fn a_constant_column_is_compared_with_the_execution_s_user_and_clock() {
     let mut s = setting();
@@ -335,7 +335,7 @@ fn a_constant_column_is_compared_with_the_execution_s_user_and_clock() {
     assert_eq!(s.rows(&sql, &[]), ["220"]);
 }
 
-/// R12-K8: 'now' in a cast of text was what it was when the plan was made.
+/// R12-K8: 'now' in a cast of text was the time at which the plan was made.
 #[test]
 fn a_cast_of_text_to_a_time_reads_the_execution_s_clock() {
     let mut s = setting();
@@ -348,7 +348,7 @@ fn a_cast_of_text_to_a_time_reads_the_execution_s_clock() {
     }
 }
 
-/// R12-K6: LIMIT was computed while all others waited for the kept plans.
+/// R12-K6: LIMIT was computed while other sessions waited for the lock of the cached plans.
 #[test]
 fn a_limit_that_takes_its_time_keeps_nobody_waiting() {
     let mut s = setting();

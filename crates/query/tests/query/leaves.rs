@@ -24,7 +24,8 @@ const VALUES: &str = "x, case when x % 7 > 0 then x * 37 % 101 - 50 end, case wh
 const NAMES: [&str; 17] =
     ["id", "a", "b", "s", "f", "g", "d", "ts", "flag", "n", "t", "v", "c", "y", "u", "i", "z"];
 
-/// Conditions. In the first ones all tests are fast, others are evaluated on whole rows, the last can fail.
+/// Conditions. In the first ones, all tests are fast. Others are evaluated on whole rows. The last ones can
+/// fail.
 const CONDITIONS: [&str; 34] = [
     "a < 7",
     "a >= -20",
@@ -72,7 +73,7 @@ impl Random {
         (self.0 % limit as u64) as usize
     }
 
-    /// A query over table `{t}`.
+    /// Returns a query over the table `{t}`.
     fn query(&mut self) -> String {
         let count = 1 + self.below(4);
         let names: Vec<_> = (0..count).map(|_| NAMES[self.below(NAMES.len())]).collect();

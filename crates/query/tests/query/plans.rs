@@ -10,7 +10,7 @@ const TABLES: &str = "create table p (id int primary key, v int);
 const ROWS: &str = "insert into p select i, i % 10 from generate_series(1, 1000) as i;
     insert into n select i % 100, i, 'v' from generate_series(1, 5000) as i";
 
-/// The lines of a plan that name a scan.
+/// Returns the lines of a plan that name a scan.
 fn scans(session: &mut varve_sql::Session, sql: &str) -> Vec<String> {
     let lines = lines(session, &format!("explain (verbose) {sql}"));
     let scans = lines.iter().filter_map(|l| l.trim().strip_prefix("Step: ScanPlan: "));
@@ -23,7 +23,8 @@ fn conditions_columns_and_keys_go_down() {
     lines(&mut session, TABLES);
     let mut by_key = scans(
         &mut session,
-        // The last equality, by which no index can be read, keeps this from the executor's nested loops.
+        // No index can be used for the last equality. So the executor does not run this query with nested
+        // loops.
         "select p.v from p, n where n.a = p.id and p.id between 3 and 5 and n.v like 'x%' and n.b + 0 = p.v",
     );
     by_key.sort_by(|a, b| b.cmp(a));
@@ -31,7 +32,7 @@ fn conditions_columns_and_keys_go_down() {
         by_key,
         [
             "p by Primary, 1 ranges in 1 partitions, columns [0, 1], filtered false, limit None",
-            // DataFusion has found out that the bounds hold for n.a as well.
+            // DataFusion has found that the bounds also hold for n.a.
             "n by Primary, 1 ranges in 1 partitions, columns [0, 1], filtered true, limit None",
         ]
     );
@@ -44,7 +45,7 @@ fn expressions_may_be_keys_of_joins() {
     let mut session = session(&database());
     lines(&mut session, TABLES);
     lines(&mut session, ROWS);
-    // go-tpc's ch joins by mod(s_w_id * s_i_id, 10000) = s_suppkey.
+    // The CH-benCHmark of go-tpc joins by mod(s_w_id * s_i_id, 10000) = s_suppkey.
     let sql = "select count(*) from p, n where mod(n.a * n.b, 1000) = p.id and n.b <= 100 and p.v <> 5";
     let plan = lines(&mut session, &format!("explain (verbose) {sql}"));
     assert!(plan.iter().any(|l| l.contains("HashJoinExec")), "{plan:?}");
@@ -56,7 +57,7 @@ fn what_all_branches_of_an_or_ask_stands_alone() {
     let mut session = session(&database());
     lines(&mut session, TABLES);
     lines(&mut session, ROWS);
-    // TPC-H's Q19 was a nested loop over all pairs.
+    // Earlier, TPC-H's Q19 was a nested loop over all pairs.
     let sql = "select count(*), sum(n.b) from p, n where (n.a = p.id and p.v = 1 and n.b < 2000)
         or (n.a = p.id and p.v in (2, 3) and n.b > 4000)";
     let plan = lines(&mut session, &format!("explain (verbose) {sql}"));
@@ -67,7 +68,8 @@ fn what_all_branches_of_an_or_ask_stands_alone() {
     assert_eq!(lines(&mut session, sql), lines(&mut session, joined));
 }
 
-/// The tables in the order in which a plan names them: of each join, the side that is kept in memory first.
+/// Returns the tables in the order in which a plan names them. The side of a join that is kept in memory
+/// comes first.
 fn tables(session: &mut varve_sql::Session, sql: &str) -> Vec<String> {
     let scans = scans(session, sql);
     scans.iter().filter_map(|s| s.split_once(' ')).map(|(name, _)| name.to_owned()).collect()
@@ -83,7 +85,7 @@ fn joins_begin_with_what_leaves_few_rows() {
         &mut session,
         "insert into f select i, i % 100, i % 1000, 'x' || i % 7 from generate_series(1, 3000) as i",
     );
-    // The large table is read past those kept in memory, wherever it is written.
+    // The small tables are kept in memory and the large one is not, wherever the query names it.
     let sql = "select count(*) from f, n, p where f.p = p.id and n.a + 0 = f.a and n.b = f.k and p.v = 3 and p.id > 500";
     assert_eq!(tables(&mut session, sql), ["p", "f", "n"]);
     let written_otherwise =
@@ -91,7 +93,7 @@ fn joins_begin_with_what_leaves_few_rows() {
         where p.v = 3 and p.id > 500";
     assert_eq!(tables(&mut session, written_otherwise), ["p", "f", "n"]);
     assert_eq!(lines(&mut session, sql), lines(&mut session, written_otherwise));
-    // No statistics hold that t and v hang together: the sample does.
+    // The statistics do not show that t and v depend on each other, but the sample does.
     let correlated = "select count(*) from f, p where f.p + 0 = p.v and f.t = 'x3' and f.k % 7 = 3";
     assert_eq!(tables(&mut session, correlated), ["f", "p"]);
 }
@@ -109,7 +111,7 @@ fn an_outer_or_semi_join_keeps_its_smaller_side() {
     assert_eq!(lines(&mut session, semi), ["500", "= SELECT 1"]);
     let anti = "select count(*) from n where not exists (select from p where p.id = n.a and p.v <> 1)";
     assert_eq!(lines(&mut session, anti), ["550", "= SELECT 1"]);
-    // The rows of IN are few: they are asked first, before the join.
+    // The rows of IN are few, so they are joined first.
     let first = "select count(*) from n, p where n.a = p.v and n.b in (select id from p where id < 3)";
     assert_eq!(tables(&mut session, first)[..2], ["p", "n"]);
     assert_eq!(lines(&mut session, first), ["200", "= SELECT 1"]);
@@ -120,7 +122,7 @@ fn what_is_the_same_for_all_rows_is_computed_once() {
     let mut session = session(&database());
     lines(&mut session, TABLES);
     lines(&mut session, ROWS);
-    // A constant that fails does so only for a row that asks for it.
+    // A constant that fails only fails for a row that needs it.
     let sql = "select count(*) from p x, p y where x.id = y.id and (x.v < 100 or x.v = 1 / (2 - 2))";
     assert_eq!(lines(&mut session, sql), ["1000", "= SELECT 1"]);
     let fails = "select count(*) from p x, p y where x.id = y.id and (x.v < 9 or x.v = 1 / (2 - 2))";
@@ -167,8 +169,8 @@ fn a_wish_to_cancel_ends_a_query_that_gives_no_rows() {
     assert_eq!(lines(&mut session, "select count(*) from p"), ["1000", "= SELECT 1"]);
 }
 
-/// Review 12, K2: what is above takes batch after batch and gives nothing, so that the rows of one call are
-/// to look themselves.
+/// Review 12, K2: the node above takes batch after batch and returns nothing. So the rows of a call must
+/// check for a cancel request themselves.
 #[test]
 fn a_function_that_gives_sets_is_ended_between_batches() {
     let mut session = session(&database());
@@ -183,7 +185,8 @@ fn a_function_that_gives_sets_is_ended_between_batches() {
     }
 }
 
-/// Review 12, K3: the block had kept a catalog, by which the same plan was out of date again and again.
+/// Review 12, K3: the transaction block had kept an old catalog. Compared with this catalog, the same plan
+/// was out of date again and again.
 #[test]
 fn explain_execute_in_a_block_sees_that_a_table_was_altered() {
     let db = database();

@@ -11,7 +11,7 @@ fn rows_of_a_recursion_come_out_of_the_memory_of_queries() {
     let endless = "with recursive t(n) as (select 1 union select n + 1 from t) select count(*) from t";
     let told = lines(&mut s, endless);
     assert!(told.iter().any(|l| l.starts_with("! 53200")), "{told:?}");
-    // Turns that are over are given back.
+    // The memory of finished iterations is released.
     let long = "with recursive t(n) as (select 1 union all select n + 1 from t where n < 3000) select count(*), max(n) from t";
     assert_eq!(lines(&mut s, long), ["3000|3000", "= SELECT 1"]);
 }

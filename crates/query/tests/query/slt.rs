@@ -22,7 +22,7 @@ fn both_paths_give_the_same() {
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// With plans that could be run again, whose constants are computed when they run.
+/// Runs the files with plans that can be run again. Their constants are computed when they run.
 #[test]
 fn plans_that_are_kept_give_the_same() {
     let keeping = || forced_with(&QueryOptions { custom_plans: 0, ..QueryOptions::default() });

@@ -31,7 +31,7 @@ const SETUP: &str = "
         case when i % 50 = 0 then 0 when i % 50 = 1 then 'NaN'::float8 else i end, repeat('r', i % 300)
         from generate_series(1, 1100) as i";
 
-/// Joins of each kind. All sort by nothing, so that the order is the join's.
+/// Joins of each kind. None of them sorts, so the order is that of the join.
 const JOINS: [&str; 22] = [
     "select l.id, r.id, l.pad, r.pad from l join r on l.k = r.k",
     "select l.id, r.id, r.pad from l left join r on l.k = r.k",
@@ -123,7 +123,7 @@ fn explain_analyze_shows_what_a_join_has_done() {
     }
 }
 
-/// A hash join in memory is planned again, without a word of the session.
+/// A hash join in memory is planned again, even if the session sets nothing.
 #[test]
 fn a_join_beyond_memory_spills_by_the_cheapest_method() {
     let (_home, database) = spilling(6 << 20);
@@ -140,7 +140,7 @@ fn a_join_beyond_memory_spills_by_the_cheapest_method() {
     );
 }
 
-/// The predicted times in milliseconds, by method, of a join that the cost model has planned.
+/// Returns the predicted times in milliseconds of each method for a join that the cost model has planned.
 fn predicted_ms(profile: Option<&str>) -> Vec<(String, f64)> {
     let home = tempfile::tempdir().unwrap();
     let spill = Some(home.path().to_owned());
@@ -191,7 +191,8 @@ const CONDITIONS: [&str; 8] = [
     "select count(*), sum(x.a) from t x where not exists (select from t y where x.k = y.k and x.c < y.c and x.b < y.b)",
 ];
 
-/// They are planned again, too, and spill. The answers are those with enough memory.
+/// Joins with such a condition are planned again, too, and spill. Their answers are the same as with enough
+/// memory.
 #[test]
 fn joins_with_conditions_beyond_memory_spill() {
     let ((_home, small), (_other, large)) = (spilling(POOL_BYTES), spilling(256 << 20));
@@ -228,7 +229,7 @@ fn a_refused_file_is_an_error_of_its_statement() {
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
 }
 
-/// An error of a condition ends the join, and a cancel request does.
+/// An error of a condition ends the join, and so does a cancel request.
 #[test]
 fn errors_and_cancel_requests_end_a_join() {
     let (_home, database) = spilling(64 << 20);
@@ -297,8 +298,8 @@ fn the_setting_takes_its_values_only() {
     );
 }
 
-/// DataFusion's nested loop join lost the unmatched rows of its right input if its memory ended with the last
-/// batch of the left input.
+/// Earlier, DataFusion's nested loop join lost the unmatched rows of its right input if its memory ended with
+/// the last batch of the left input.
 #[test]
 fn nested_loops_beyond_memory_lose_no_unmatched_rows() {
     let (_home, database) = spilling(3 << 20);
@@ -324,7 +325,7 @@ fn nested_loops_beyond_memory_lose_no_unmatched_rows() {
     assert!(full[0] == expected || full[0].starts_with("! 53200"), "{count}: {full:?}");
 }
 
-/// Such a join was a nested loop, and so 180 times as slow.
+/// Earlier, such a join was a nested loop, and was 180 times as slow.
 #[test]
 fn text_and_varchar_are_joined_by_a_hash() {
     let (_home, database) = spilling(64 << 20);
@@ -372,7 +373,8 @@ fn a_guarded_full_join_runs_again_in_a_subquery() {
     }
 }
 
-/// Each forced join reserved a quarter of the memory. With four of them, nothing was left for a cross join.
+/// Earlier, each forced join reserved a quarter of the memory. With four of them, nothing was left for a
+/// cross join.
 #[test]
 fn many_joins_leave_memory_to_others() {
     let (_home, database) = spilling(64 << 20);

@@ -19,8 +19,8 @@ fn sorts_and_groups_spill_and_leave_nothing() {
         QueryOptions { memory_bytes: 6 << 20, spill: Some(spill.clone()), ..QueryOptions::default() };
     let without = QueryOptions { spill: None, ..options.clone() };
     let mut session = session(&database_with(&options));
-    // It was emptied and made at each start, whosever it was (review 10, P12), and for that a full device had
-    // no room.
+    // Earlier, the directory was emptied and made at each start, even if it belonged to somebody else (review
+    // 10, P12). A full device had no space to make it.
     assert!(!spill.exists(), "opening makes nothing");
     std::fs::create_dir(&spill).unwrap();
     std::fs::write(spill.join("notes"), "somebody else's").unwrap();
@@ -32,7 +32,7 @@ fn sorts_and_groups_spill_and_leave_nothing() {
     let grouped =
         "select count(*), sum(n) from (select c, count(*) as n, max(b) from t group by c offset 0) x";
     assert_eq!(lines(&mut session, grouped), ["80000|80000", "= SELECT 1"]);
-    // A hash join of these does not fit: the query is run again with a merge join.
+    // A hash join of these tables does not fit in memory, so the query is run again with a merge join.
     let joined = "select count(*), sum(length(x.c)) from t x join t y on x.b = y.b and x.c = y.c";
     assert_eq!(lines(&mut session, joined), ["80000|7588894", "= SELECT 1"]);
     let anti = "select count(*) from t x where not exists (select from t y where y.b = x.b and y.c = x.c and y.a > 10)";
@@ -44,15 +44,15 @@ fn sorts_and_groups_spill_and_leave_nothing() {
     assert_eq!(lines(&mut nowhere, sorted), ["! 53200 out of memory"]);
 }
 
-/// Lines of EXPLAIN ANALYZE that tell of temporary files.
+/// Returns the lines of EXPLAIN ANALYZE that name temporary files.
 fn files_told(session: &mut varve_sql::Session, sql: &str) -> Vec<String> {
     let told = lines(session, &format!("explain (analyze, timing off) {sql}"));
     assert!(told.iter().all(|l| !l.starts_with('!')), "{sql}: {told:?}");
     told.into_iter().filter(|l| l.contains("Disk")).collect()
 }
 
-/// The kept side of a hash join is known by a name inside DataFusion (`KEPT_SIDE` of query/memory.rs): if
-/// that changes, no join is bounded and `joined` needs no files.
+/// The kept side of a hash join is known by a name inside DataFusion (`KEPT_SIDE` of query/memory.rs). If
+/// DataFusion changes this name, no join is limited, and `joined` needs no files.
 #[test]
 fn work_mem_is_the_session_s_limit() {
     let home = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn work_mem_is_the_session_s_limit() {
     assert_eq!(files(&spill), 0, "nothing is left");
 }
 
-/// Review 10, P8: whoever could log in could fill the device.
+/// Review 10, P8: everybody who could log in could fill the device.
 #[test]
 fn temp_file_limit_is_for_all_files_of_a_session_together() {
     let home = tempfile::tempdir().unwrap();
@@ -121,7 +121,8 @@ fn temp_file_limit_is_for_all_files_of_a_session_together() {
     assert_eq!(lines(&mut session, sorted).len(), 80_001);
 }
 
-/// DataFusion asks an aggregate for its size only after a batch: 1,000 values of a megabyte are one batch.
+/// DataFusion asks an aggregate for its size only after a batch, and 1,000 values of a megabyte are one
+/// batch.
 #[test]
 fn collected_values_are_counted_within_a_batch() {
     let options = QueryOptions { memory_bytes: 16 << 20, spill: None, ..QueryOptions::default() };
@@ -147,15 +148,15 @@ fn collected_values_are_counted_within_a_batch() {
     assert!(detail.contains("an aggregate that keeps its values"), "{detail}");
     assert!(detail.ends_with("All general queries together may use 16 MiB of memory."), "{detail}");
     assert!(error.hint.is_some_and(|hint| hint.contains("[query] of varve.toml")));
-    // The memory is back.
+    // The memory is free again.
     assert_eq!(
         lines(&mut session, "select length(string_agg(repeat('x', 1000000), '')) from generate_series(1, 3)"),
         ["3000000", "= SELECT 1"]
     );
 }
 
-/// The length of such a value did not fit into 31 bits. So clients read the following messages at wrong
-/// positions.
+/// Earlier, the length of such a value did not fit in 31 bits, so clients read the following messages at
+/// wrong positions.
 #[test]
 fn a_collected_value_ends_before_a_gigabyte() {
     let options = QueryOptions { memory_bytes: 4 << 30, spill: None, ..QueryOptions::default() };
@@ -259,7 +260,7 @@ const LARGE_GROUPS: [(&str, &str); 16] = [
     ),
 ];
 
-/// Answers with little memory are those with much, and files were written.
+/// The answers with little memory are the same as with much memory, and files are written.
 #[test]
 fn statements_with_many_rows_spill() {
     let with = |megabytes: usize, home: &tempfile::TempDir| {
@@ -289,7 +290,7 @@ fn statements_with_many_rows_spill() {
             }
             let told = lines(session, sql);
             let shown = lines(session, &format!("explain (analyze, timing off) {sql}"));
-            // The values of IN are no operator that EXPLAIN shows.
+            // EXPLAIN shows no operator for the values of IN.
             let has_spilled = shown.iter().any(|line| line.contains("Disk")) || name.contains("IN ");
             if told != expected || !has_spilled {
                 wrong.push(format!(

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::support::{database, lines, session};
 
-/// What B gets for the last of its texts, after A has made its change and committed while B waited for it;
-/// then the tables.
+/// Returns what B gets for the last of its texts, and then the tables. A has made its change, B waits for A,
+/// and then A commits.
 fn after(change: &str, b: &[&str], shown: &str) -> Vec<String> {
     let db = database();
     let mut a = session(&db);
@@ -35,7 +35,8 @@ fn after(change: &str, b: &[&str], shown: &str) -> Vec<String> {
 const ACC: &str = "select id, bal from acc order by id";
 const SPENT: &str = "update acc set bal = bal - 100 where id = 1";
 
-/// R7-A7: the subquery's verdict was that on the version that was found, and the balance went below zero.
+/// R7-A7: the condition with a subquery was evaluated only on the version that was found, not on the one
+/// after the wait. So the balance went below zero.
 #[test]
 fn a_condition_with_a_subquery_is_looked_at_again_on_the_version_that_is_changed() {
     let exists = "where id = 1 and exists (select 1 from lim where name = 'hundred' and acc.bal >= lim.min)";
@@ -81,8 +82,8 @@ fn repeatable_read_fails_instead() {
     assert_eq!(after(SPENT, &[begin, "select 1 from acc", set], ACC), failed);
 }
 
-/// FOR UPDATE over a join gives what is committed once its rows are locked: changed, no longer found, or
-/// gone.
+/// FOR UPDATE over a join returns the rows as they are committed when they are locked: changed, no longer
+/// matching, or deleted.
 #[test]
 fn a_join_that_locks_sees_what_it_waited_for() {
     let locked =
@@ -102,7 +103,7 @@ fn a_join_that_locks_sees_what_it_waited_for() {
     assert_eq!(after(SPENT, &[begun, pairs], nothing), [late]);
 }
 
-/// NOWAIT and SKIP LOCKED over a join; rows that are passed by do not count for LIMIT.
+/// NOWAIT and SKIP LOCKED over a join. Rows that are skipped do not count for LIMIT.
 #[test]
 fn a_join_passes_by_what_others_hold() {
     let db = database();

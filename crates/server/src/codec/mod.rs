@@ -46,7 +46,7 @@ pub fn read(
     }
 }
 
-/// A value as the client sent it, with its text in UTF-8.
+/// Returns a value that the client sent, with its text in UTF-8.
 #[inline]
 pub fn in_utf8(raw: &[u8], format: Format, oid: Oid, encoding: Encoding) -> Result<Cow<'_, [u8]>, WireError> {
     match format {
@@ -153,7 +153,8 @@ mod tests {
         assert_eq!(raw.escape_ascii().to_string(), "2000-01-01 02:00:00+02");
     }
 
-    /// Read from PostgreSQL 15 with `select interval_send(...)`, `array_send(...)` and so on.
+    /// The expected bytes are those of PostgreSQL 15, by `select interval_send(...)`, `array_send(...)` and
+    /// similar queries.
     #[test]
     fn binary_forms_are_those_of_postgresql() {
         for (text, oid, expected) in [
@@ -209,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Found earlier: setFloat of drivers was refused: "parameter $1 of the type with OID 700 is not
+    /// An earlier version refused setFloat of drivers: "parameter $1 of the type with OID 700 is not
     /// supported".
     #[test]
     fn a_float4_is_read_in_both_formats() {
@@ -224,7 +225,7 @@ mod tests {
         assert!(read(Some(&[0; 8]), Format::Binary, wanted, 1).is_err());
     }
 
-    /// Found earlier: a zero byte was stored, COPY TO wrote it, and COPY FROM refused it.
+    /// An earlier version stored a zero byte, COPY TO wrote it, and COPY FROM refused it.
     #[test]
     fn a_zero_in_a_text_is_refused_in_both_formats() {
         for oid in [oid::TEXT, oid::VARCHAR, oid::JSON, oid::INT4, 1009] {

@@ -1,4 +1,5 @@
-//! Test: random values of every type are encoded as text and in binary, and decoded again.
+//! Tests that random values of every type are the same after they were encoded as text and in binary, and
+//! decoded.
 
 use proptest::prelude::*;
 use varve_engine::{Array, ColumnType, Interval, Numeric, Value};
@@ -8,12 +9,12 @@ use varve_sql::{Reading, TimeForms, Zone};
 use super::{Wanted, read, write};
 use crate::message::Format;
 
-/// 4713-11-24 BC to 5874897-12-31, and the infinities.
+/// Makes dates from 4713-11-24 BC to 5874897-12-31, and the infinities.
 fn date() -> impl Strategy<Value = i32> {
     prop_oneof![Just(i32::MIN), Just(i32::MAX), -2_451_545..=2_145_031_948, -40_000..40_000]
 }
 
-/// 4713-11-24 BC to 294276-12-31, and the infinities.
+/// Makes timestamps from 4713-11-24 BC to 294276-12-31, and the infinities.
 fn moment() -> impl Strategy<Value = i64> {
     let ends = (-211_813_488_000_000_000_i64, 9_223_371_331_199_999_999_i64);
     prop_oneof![Just(i64::MIN), Just(i64::MAX), ends.0..=ends.1, -(1_i64 << 51)..(1 << 51)]

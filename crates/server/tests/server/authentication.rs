@@ -25,7 +25,7 @@ fn with_password() -> Options {
     Options { proof: Proof::Password, ..Options::new(5) }
 }
 
-/// A certificate for localhost, signed by itself, and its key, PEM; made for this run.
+/// Returns a self-signed certificate for localhost and its key, both as PEM. They are made for this run.
 fn identity() -> &'static (String, String) {
     static MADE: OnceLock<(String, String)> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -34,7 +34,7 @@ fn identity() -> &'static (String, String) {
     })
 }
 
-/// The same as files.
+/// Writes certificate and key to files. Returns the folder.
 fn identity_files() -> TempDir {
     let folder = TempDir::new().unwrap();
     let (certificate, key) = identity();
@@ -60,7 +60,7 @@ fn socket(server: &Server) -> TcpStream {
     socket
 }
 
-/// A socket that has agreed on TLS.
+/// Opens a connection with TLS.
 fn encrypted(server: &Server) -> StreamOwned<ClientConnection, TcpStream> {
     let mut socket = socket(server);
     socket.write_all(&packet(&SSL_REQUEST.to_be_bytes())).unwrap();
@@ -76,7 +76,7 @@ fn encrypted(server: &Server) -> StreamOwned<ClientConnection, TcpStream> {
     StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), socket)
 }
 
-/// The next message: kind and body; `None` at the end.
+/// Returns the kind and the body of the next message, or `None` at the end.
 fn next(stream: &mut impl Read) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 5];
     stream.read_exact(&mut head).ok()?;
@@ -86,7 +86,7 @@ fn next(stream: &mut impl Read) -> Option<(u8, Vec<u8>)> {
     Some((head[0], body))
 }
 
-/// An error as `severity sqlstate message`.
+/// Returns an error as `severity sqlstate message`.
 fn shown(body: &[u8]) -> String {
     let fields = body.split(|b| *b == 0).filter(|f| !f.is_empty());
     let wanted =
@@ -94,15 +94,16 @@ fn shown(body: &[u8]) -> String {
     wanted.collect::<Vec<_>>().join(" ")
 }
 
-/// What the server sent, a kind and a length each, and how it ended: `ready`, an error, or `closed`.
+/// The kind and the length of each message of the server, and how the login ended: `ready`, an error, or
+/// `closed`.
 type Talk = (Vec<(u8, usize)>, String);
 
-/// Logs in by SCRAM, bound to nothing.
+/// Logs in by SCRAM without channel binding.
 fn log_in(stream: &mut (impl Read + Write), user: &str, password: &str) -> Talk {
     log_in_bound(stream, (user, password), "SCRAM-SHA-256", ChannelBinding::unsupported())
 }
 
-/// Logs in by SCRAM with this mechanism, whatever is offered beside it.
+/// Logs in by SCRAM with this mechanism, no matter which other ones are offered.
 fn log_in_bound(
     stream: &mut (impl Read + Write),
     (user, password): (&str, &str),
@@ -219,7 +220,7 @@ fn an_encrypted_connection_does_all_that_a_plain_one_does() {
     let server = server_with(options);
     let mut stream = encrypted(&server);
     assert_eq!(log_in(&mut stream, "tester", "secret").1, "ready");
-    // More than one record each way.
+    // The data needs more than one TLS record in each direction.
     stream.write_all(&query(&format!("rows 20000 {}", " ".repeat(100_000)))).unwrap();
     let mut rows = 0;
     loop {
@@ -235,7 +236,8 @@ fn an_encrypted_connection_does_all_that_a_plain_one_does() {
     server.stop(Duration::from_secs(5));
 }
 
-/// `channel_binding=require` failed: the proof could not be bound to the server's certificate.
+/// Earlier, `channel_binding=require` failed, because the proof could not be bound to the server's
+/// certificate.
 #[test]
 fn a_proof_is_bound_to_the_certificate() {
     let server = server_with(Options { encryption: Encryption::Offered(encryption()), ..with_password() });
@@ -256,7 +258,7 @@ fn a_proof_is_bound_to_the_certificate() {
     assert_eq!(end, "FATAL 28000 SCRAM channel binding negotiation error");
     let (_, end) = log_in_bound(&mut encrypted(&server), tester, "SCRAM-SHA-256-PLUS", unrequested());
     assert_eq!(end, "FATAL 08P01 malformed SCRAM message");
-    // Without TLS there is nothing to bind to.
+    // Without TLS, there is no certificate to which the proof could be bound.
     let (_, end) = log_in_bound(&mut socket(&server), tester, "SCRAM-SHA-256", unrequested());
     assert_eq!(end, "ready");
     let (_, end) = log_in_bound(&mut socket(&server), tester, "SCRAM-SHA-256-PLUS", unrequested());
@@ -273,7 +275,7 @@ fn where_encryption_is_required_nobody_gets_in_without() {
     server.stop(Duration::from_secs(5));
 }
 
-/// What came before the handshake must not be taken for what came after it (CVE-2021-23214).
+/// Bytes that came before the TLS handshake must not be read as if they came after it (CVE-2021-23214).
 #[test]
 fn plain_text_behind_a_request_for_encryption_is_refused() {
     let server = server_with(Options { encryption: Encryption::Offered(encryption()), ..Options::new(5) });
@@ -311,7 +313,7 @@ fn a_certificate_that_cannot_be_used_is_named() {
     assert!(tls("key.pem", "key.pem").contains("it holds no certificate"));
     make_mode(&folder, "certificate.pem", 0o600);
     assert!(tls("certificate.pem", "certificate.pem").contains("certificate.pem"));
-    // Finding B2 of review 8: a key that everybody could read was taken without a word.
+    // Finding B2 of review 8: a key that everybody could read was accepted without a warning.
     for mode in [0o604, 0o644, 0o620, 0o601] {
         make_mode(&folder, "key.pem", mode);
         assert!(

@@ -32,7 +32,7 @@ fn simple_queries() {
     check(&[query("notice")], "N[WARNING 01000 careful] C[NOTICE] S[application_name=new] Z[I]");
 }
 
-/// A new user found: SET of the time zone reached the results only from the next message on.
+/// A new user found this fault: SET of the time zone affected the results only from the next message on.
 #[test]
 fn a_time_zone_reaches_the_results_of_its_own_message() {
     check(
@@ -159,7 +159,7 @@ fn copy_in() {
         &[query("copy"), data("1\tx\n"), message(b'f', b"changed my mind\0")],
         "G[2] E[ERROR 57014 COPY from stdin failed: changed my mind] Z[I]",
     );
-    // What comes after the failure is the rest of the copy, and is dropped.
+    // The messages after the failure are the rest of the copy, and are dropped.
     check(
         &[query("copy"), data("bad\n"), data("more\n"), done.clone(), query("")],
         "G[2] E[ERROR 22P04 bad line] Z[I] I Z[I]",

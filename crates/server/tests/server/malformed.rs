@@ -30,7 +30,7 @@ fn a_damaged_frame_ends_the_connection_with_the_reason() {
     server.stop(Duration::from_secs(5));
 }
 
-/// The client is still sending when the server has refused the length: it must come to read the reason.
+/// The client is still sending when the server refuses the length. It must still be able to read the reason.
 #[test]
 fn a_message_that_is_too_long_gets_its_reason() {
     let server = server();
@@ -43,7 +43,8 @@ fn a_message_that_is_too_long_gets_its_reason() {
     server.stop(Duration::from_secs(5));
 }
 
-/// libpq looks for the reason only when it has sent its whole message, or does not see the end before.
+/// libpq reads the reason only after it has sent its whole message. So the connection must stay open until
+/// then.
 #[test]
 fn the_stream_stays_open_until_a_refused_message_has_come() {
     let server = server();
@@ -61,7 +62,7 @@ fn the_stream_stays_open_until_a_refused_message_has_come() {
     server.stop(Duration::from_secs(5));
 }
 
-/// The borders of the frame are known, so the connection goes on.
+/// The server knows where the message ends, so the connection continues.
 #[test]
 fn a_damaged_body_is_an_error_of_its_message() {
     let server = server();

@@ -12,7 +12,7 @@ const IN_BLOCK: &str = "E[FATAL 25P03 terminating connection due to idle-in-tran
 
 const ENDED: &str = "E[FATAL 57P01 terminating connection due to administrator command] closed";
 
-/// A client whose start-up packet sets these.
+/// Connects a client whose start-up packet has these settings.
 fn connect(server: &varve_server::Server, settings: &[(&str, &str)]) -> Client {
     let mut client = Client::raw(server.address());
     let shown = client.ask(&startup(&[&[("user", "anyone")], settings].concat()));
@@ -34,14 +34,14 @@ fn a_silent_session_ends_after_its_time() {
 fn a_silent_transaction_ends_after_a_time_of_its_own() {
     let server = server();
     let mut client = connect(&server, &[("idle_in_transaction_session_timeout", "100")]);
-    // Outside a block it may be silent.
+    // Outside a transaction block, the client may be silent.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(client.ask(&query("begin")), "C[BEGIN] Z[T]");
     assert_eq!(client.until(|_| false), IN_BLOCK);
     server.stop(Duration::from_secs(5));
 }
 
-/// Finding A14 of review 8: the first byte of a message lifted the limit, so that half a message kept a
+/// Finding A14 of review 8: the limit ended with the first byte of a message, so half a message kept a
 /// session for ever.
 #[test]
 fn half_a_message_is_silence_too() {
@@ -63,7 +63,7 @@ fn who_talks_in_time_stays() {
         std::thread::sleep(Duration::from_millis(60));
         assert_eq!(client.ask(&query("")), "I Z[I]");
     }
-    // Between two messages of one request it is not idle.
+    // Between two messages of one request, a session is not idle.
     client.send(&parse("", "echo", &[]));
     std::thread::sleep(Duration::from_millis(600));
     assert!(client.ask(&sync()).ends_with("Z[I]"));
@@ -79,7 +79,8 @@ fn who_never_says_what_it_wants_is_told_so() {
     server.stop(Duration::from_secs(5));
 }
 
-/// What pg_terminate_backend does, which was missing: also in a transaction, which nobody ends any more.
+/// This is what pg_terminate_backend does. It was missing earlier. It also ends a session in a transaction
+/// block whose client is silent.
 #[test]
 fn a_silent_session_can_be_ended_by_others() {
     let server = server();

@@ -116,8 +116,8 @@ fn the_sixth_of_five_is_refused_until_one_leaves() {
     server.stop(Duration::from_secs(5));
 }
 
-/// Found by a new user: the refusal came in place of the answer to SSLRequest, and the client spoke of an
-/// error in TLS.
+/// A new user found this fault: the refusal came in place of the answer to SSLRequest, so the client reported
+/// an error in TLS.
 #[test]
 fn who_comes_beyond_all_threads_is_refused_after_the_answer_to_its_encryption_request() {
     let server = server();
@@ -136,7 +136,7 @@ fn who_comes_beyond_all_threads_is_refused_after_the_answer_to_its_encryption_re
         let told = client.ask_last(&startup(&[("user", "u")]));
         assert_eq!(told, "E[FATAL 53300 sorry, too many clients already] closed");
     }
-    // A statement can be cancelled nevertheless.
+    // A statement can still be cancelled.
     let (process, secret) = busy.key;
     let mut cancel = 80_877_102_u32.to_be_bytes().to_vec();
     cancel.extend(process.to_be_bytes());
@@ -161,8 +161,8 @@ fn stopping_tells_every_client() {
     assert_eq!(busy.until(|_| false), goodbye, "a statement that the stop cancels");
 }
 
-/// Busy clients saw the connection close without a word: drivers drop an error that comes between a
-/// result and the next query, and the socket answered that query with a reset.
+/// Earlier, busy clients saw no reason when their connection was closed. Drivers drop an error that comes
+/// between a result and the next query, and the socket answered that query with a reset.
 #[test]
 fn stopping_answers_the_next_query_of_a_busy_client() {
     let server = server();
@@ -175,7 +175,7 @@ fn stopping_answers_the_next_query_of_a_busy_client() {
                 if !shown.ends_with("Z[I]") {
                     return shown;
                 }
-                // A thinking client; what comes meanwhile comes unasked.
+                // The client pauses. Messages that come in the pause were not requested.
                 std::thread::sleep(Duration::from_millis(10));
                 client.stream.set_nonblocking(true).unwrap();
                 let unasked = client.stream.peek(&mut [0]).is_ok();

@@ -41,7 +41,7 @@ pub enum Definition {
 }
 
 impl Definition {
-    /// The command's name in messages.
+    /// Returns the command's name in messages.
     pub fn name(&self) -> &'static str {
         match self {
             Definition::CreateTable(_) => "CREATE TABLE",
@@ -144,7 +144,7 @@ pub struct ForeignKey {
     pub columns: Vec<Ident>,
     /// The referenced table.
     pub table: ObjectName,
-    /// The referenced columns. If there are none, those of the primary key.
+    /// The referenced columns. An empty list means those of the primary key.
     pub referred: Vec<Ident>,
     /// ON DELETE
     pub on_delete: Action,
@@ -249,7 +249,7 @@ pub struct CreateTableAs {
     pub tablespace: Option<String>,
     /// The query.
     pub query: Box<Query>,
-    /// Whether rows are inserted, which WITH NO DATA prevents.
+    /// Whether rows are inserted. WITH NO DATA prevents it.
     pub with_data: bool,
 }
 
@@ -260,7 +260,7 @@ pub struct CreateIndex {
     pub name: Option<Ident>,
     /// The table.
     pub table: ObjectName,
-    /// ONLY before its name.
+    /// Whether ONLY is before its name.
     pub only: bool,
     /// UNIQUE
     pub unique: bool,
@@ -368,7 +368,7 @@ pub struct CreateSchema {
 pub struct AlterTable {
     /// The table.
     pub name: ObjectName,
-    /// ONLY before its name.
+    /// Whether ONLY is before its name.
     pub only: bool,
     /// IF EXISTS
     pub if_exists: bool,
@@ -519,9 +519,9 @@ pub struct MoveIndex {
 pub struct Comment {
     /// The kind of the object.
     pub kind: CommentKind,
-    /// The name of the object. That of a column or constraint follows the name of its table.
+    /// The name of the object. The name of a column or constraint follows the name of its table.
     pub name: ObjectName,
-    /// The comment; `None` removes it.
+    /// The comment. `None` removes the old comment.
     pub text: Option<String>,
 }
 
@@ -590,7 +590,7 @@ pub enum DropKind {
 }
 
 impl DropKind {
-    /// The command tag of its DROP.
+    /// Returns the command tag of its DROP.
     pub fn tag(self) -> &'static str {
         match self {
             DropKind::Index => "DROP INDEX",
@@ -601,7 +601,7 @@ impl DropKind {
         }
     }
 
-    /// The name in error messages.
+    /// Returns the name in error messages.
     pub fn name(self) -> &'static str {
         match self {
             DropKind::Index => "index",

@@ -9,7 +9,7 @@ use super::{
 pub enum Expr {
     /// A column without its table's name.
     Identifier(Ident),
-    /// A column with names before it: of its table, of the table's schema.
+    /// A column with names before it: that of its table, and perhaps that of the table's schema.
     CompoundIdentifier(Vec<Ident>),
     /// A constant.
     Value(Constant),
@@ -59,7 +59,7 @@ pub enum Expr {
     InList {
         /// The searched value.
         expr: Box<Expr>,
-        /// Where the value is searched.
+        /// The list in which the value is searched.
         list: Vec<Expr>,
         /// NOT
         negated: bool,
@@ -68,7 +68,7 @@ pub enum Expr {
     InSubquery {
         /// The searched value.
         expr: Box<Expr>,
-        /// Where the value is searched.
+        /// The query in whose rows the value is searched.
         subquery: Box<Query>,
         /// NOT
         negated: bool,
@@ -160,7 +160,7 @@ pub enum Expr {
     Position {
         /// The searched value.
         expr: Box<Expr>,
-        /// Where the value is searched.
+        /// The value in which it is searched.
         r#in: Box<Expr>,
     },
     /// `substring(expr FROM from FOR for)`, `substr(expr, from, for)`
@@ -230,12 +230,12 @@ impl Expr {
     /// NULL without a position in a text.
     pub const NULL: Expr = Expr::Value(Constant { value: Value::Null, at: TextPosition::NONE });
 
-    /// A number without a position in a text.
+    /// Returns a number without a position in a text.
     pub fn number(digits: impl Into<String>) -> Expr {
         Expr::Value(Constant { value: Value::Number(digits.into()), at: TextPosition::NONE })
     }
 
-    /// The expression without the parentheses around it.
+    /// Returns the expression without the parentheses around it.
     pub fn unnested(&self) -> &Expr {
         match self {
             Expr::Nested(inner) => inner.unnested(),
@@ -278,7 +278,7 @@ pub enum TrimSide {
 }
 
 impl TrimSide {
-    /// The function with this effect.
+    /// Returns the function with this effect.
     pub fn function(self) -> &'static str {
         match self {
             TrimSide::Both => "btrim",
@@ -343,7 +343,7 @@ pub struct ValueFunction {
 /// CASE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// The value that is compared with the values after WHEN. Without it these are conditions.
+    /// The value that is compared with the values after WHEN. Without this value, conditions follow WHEN.
     pub operand: Option<Box<Expr>>,
     /// WHEN and THEN.
     pub branches: Vec<CaseWhen>,

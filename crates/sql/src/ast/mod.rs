@@ -4,7 +4,7 @@
 //! 1. The tree has only variants and fields that PostgreSQL has and that `parse` creates.
 //! 2. Equality of trees ignores positions in the text.
 //!
-//! This module knows nothing about text. `parse` makes the tree, and `bind` resolves its names and types.
+//! This module does not know text. `parse` makes the tree, and `bind` resolves its names and types.
 
 mod change;
 mod definition;

@@ -12,7 +12,7 @@ pub struct Ident {
 }
 
 impl Ident {
-    /// A name without a position in a text.
+    /// Returns a name without a position in a text.
     pub fn new(name: impl Into<String>) -> Ident {
         Ident { value: name.into(), at: TextPosition::NONE }
     }
@@ -23,7 +23,7 @@ impl Ident {
 pub struct ObjectName(pub Vec<Ident>);
 
 impl ObjectName {
-    /// Its last part, which names the object itself; empty if it has no part.
+    /// Returns the last part, which names the object itself. The result is empty if the name has no part.
     pub fn last(&self) -> &str {
         self.0.last().map_or("", |part| part.value.as_str())
     }
@@ -58,7 +58,7 @@ pub struct TypeName {
 }
 
 impl TypeName {
-    /// The name of a type in `pg_catalog`; `None` if it is in another schema.
+    /// Returns the name of a type in `pg_catalog`, or `None` if it is in another schema.
     pub fn system_name(&self) -> Option<&str> {
         match self.name.0.as_slice() {
             [name] => Some(&name.value),

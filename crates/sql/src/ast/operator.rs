@@ -120,7 +120,7 @@ const SYMBOLS: [(&str, BinaryOperator); 34] = [
 ];
 
 impl BinaryOperator {
-    /// The operator with this symbol.
+    /// Returns the operator with this symbol.
     pub fn of(symbol: &str) -> BinaryOperator {
         match SYMBOLS.iter().find(|(own, _)| *own == symbol) {
             Some((_, operator)) => operator.clone(),
@@ -128,7 +128,7 @@ impl BinaryOperator {
         }
     }
 
-    /// The symbol in a text.
+    /// Returns the symbol in a text.
     pub fn symbol(&self) -> &str {
         match self {
             BinaryOperator::And => "AND",
@@ -139,7 +139,7 @@ impl BinaryOperator {
         }
     }
 
-    /// Whether it is a comparison such as `=`. Comparisons cannot be chained.
+    /// Returns whether it is a comparison such as `=`. Comparisons cannot be chained.
     pub fn is_comparison(&self) -> bool {
         use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
         matches!(self, Eq | NotEq | Lt | LtEq | Gt | GtEq)

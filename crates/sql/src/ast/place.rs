@@ -11,17 +11,17 @@ impl TextPosition {
     /// The position of a part that is in no text.
     pub const NONE: TextPosition = TextPosition(0);
 
-    /// The position of this character, counted from 1.
+    /// Returns the position of this character, counted from 1.
     pub fn at(character: u32) -> TextPosition {
         TextPosition(character)
     }
 
-    /// The character, counted from 1.
+    /// Returns the character, counted from 1.
     pub fn position(self) -> Option<u32> {
         (self.0 != 0).then_some(self.0)
     }
 
-    /// This position, or the other one if this is not known.
+    /// Returns this position, or the other one if this position is not known.
     fn or(self, other: impl FnOnce() -> TextPosition) -> TextPosition {
         if self.0 == 0 { other() } else { self }
     }
@@ -37,7 +37,8 @@ impl Eq for TextPosition {}
 
 /// A part of a text.
 pub trait Placed {
-    /// The position of its beginning. This is that of its first part with a known position.
+    /// Returns the position at which the part begins. This is the position of its first part with a known
+    /// position.
     fn place(&self) -> TextPosition;
 }
 
@@ -114,7 +115,7 @@ impl Placed for Expr {
     }
 }
 
-/// The position of the first operand.
+/// Returns the position of the first operand.
 fn first_operand(e: &Expr) -> TextPosition {
     match e {
         Expr::BinaryOp { left, right, .. }

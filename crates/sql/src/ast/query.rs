@@ -24,7 +24,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// A query without clauses around its body.
+    /// Returns a query without clauses around its body.
     pub fn bare(body: SetExpr) -> Query {
         Query {
             with: None,
@@ -37,7 +37,7 @@ impl Query {
         }
     }
 
-    /// Whether there are no clauses around its body.
+    /// Returns whether there are no clauses around its body.
     pub fn is_bare(&self) -> bool {
         let Query { with, body: _, order_by, limit, with_ties, offset, locks } = self;
         with.is_none()
@@ -48,7 +48,7 @@ impl Query {
             && locks.is_empty()
     }
 
-    /// Whether it limits the number of its rows.
+    /// Returns whether it limits the number of its rows.
     pub fn is_limited(&self) -> bool {
         self.limit.is_some() || self.with_ties || self.offset.is_some()
     }
@@ -365,7 +365,7 @@ pub enum TableFactor {
 pub struct Table {
     /// The name.
     pub name: ObjectName,
-    /// ONLY: without the rows of its partitions.
+    /// Whether ONLY is given: the rows of the table's partitions are left out.
     pub only: bool,
     /// Its alias.
     pub alias: Option<TableAlias>,

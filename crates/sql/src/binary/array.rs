@@ -9,9 +9,9 @@
 //! | 4 + n each | length of the element, -1 for NULL; its binary form |
 //!
 //! Invariants
-//! 1. The length of the data limits how many elements get memory, whatever the header says.
+//! 1. Memory is allocated only for as many elements as the data can have, even if the header says more.
 //!
-//! This module knows nothing about arrays of more dimensions (0A000).
+//! This module does not know arrays of more dimensions (0A000).
 
 use varve_engine::{Array, ArrayRef, ColumnType, Value};
 

@@ -9,7 +9,7 @@ use crate::encoding::Encoding;
 use crate::error::Result;
 use crate::oid::{self, Oid};
 
-/// A value as a client sent it, with its text in UTF-8.
+/// Returns a value that a client sent, with its text in UTF-8.
 pub fn to_utf8(raw: &[u8], oid: Oid, encoding: Encoding) -> Result<Cow<'_, [u8]>> {
     match encoding.converts() {
         true => converted(raw, oid, &|text| encoding.to_utf8(text)),
@@ -38,7 +38,7 @@ fn converted<'r>(raw: &'r [u8], oid: Oid, convert: &Conversion<'_>) -> Result<Co
     }
 }
 
-/// Whether the binary form of a type is its text.
+/// Returns whether the binary form of a type is its text.
 fn is_text(oid: Oid) -> bool {
     let text = |t| matches!(t, ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Json);
     oid != oid::CHAR && oid::column_type(oid).is_some_and(text)

@@ -17,10 +17,10 @@
 //! | timestamp, timestamptz | i64 microseconds since 2000-01-01 (UTC) |
 //!
 //! Invariants
-//! 1. A value is checked completely: too few or too many bytes are an error.
-//! 2. An integer is written in the width of its column's type, whatever width the value has in memory.
+//! 1. A value is checked completely. Too few or too many bytes are an error.
+//! 2. An integer is written in the width of its column's type, even if the value in memory has another width.
 //!
-//! This module knows nothing about messages of the protocol and formats of files.
+//! This module does not know messages of the protocol or formats of files.
 
 mod array;
 pub mod encoded;
@@ -112,7 +112,7 @@ fn fixed<const N: usize>(raw: &[u8]) -> Option<[u8; N]> {
     raw.try_into().ok()
 }
 
-/// The error 22P03.
+/// Returns the error 22P03.
 pub fn bad_binary() -> SqlError {
     SqlError::new(SqlState::BAD_BINARY, "incorrect binary data format")
 }

@@ -11,8 +11,8 @@
 //!
 //! Invariants
 //! 1. A decoded number that is encoded again has the same value and the same scale.
-//! 2. Memory for a decoded number is bounded by the digits that `Numeric` allows, whatever weight the bytes
-//!    claim.
+//! 2. Memory for a decoded number is bounded by the digits that `Numeric` allows, even if the weight in the
+//!    bytes is larger.
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::{BigInt, Sign};
@@ -73,7 +73,7 @@ fn group(digits: &[u8]) -> i16 {
     digits.iter().fold(0, |value, digit| value * 10 + i16::from(digit - b'0'))
 }
 
-/// The number of zeros that fill up the last group of digits after the point.
+/// Returns the number of zeros that fill up the last group of digits after the point.
 fn padding(scale: u16) -> u32 {
     (GROUP_DIGITS as u32 - u32::from(scale) % GROUP_DIGITS as u32) % GROUP_DIGITS as u32
 }

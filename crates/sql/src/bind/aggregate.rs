@@ -22,7 +22,7 @@ use crate::plan::{AggCall, AggKind, OrderKey};
 use crate::ty::{Ty, Typed};
 
 impl AggKind {
-    /// The variant of this aggregate for a first argument of this type.
+    /// Returns the variant of this aggregate for a first argument of this type.
     fn beside(self, first: Option<&Bound>) -> AggKind {
         let is_list = first.and_then(|b| b.t.ty.element()).is_some_and(Ty::is_number);
         match self {
@@ -43,19 +43,19 @@ impl AggKind {
         }
     }
 
-    /// Whether PostgreSQL has several aggregates with this name, and does not choose one for an argument
-    /// without a type.
+    /// Returns whether PostgreSQL has several aggregates with this name, and does not choose one for an
+    /// argument without a type.
     fn has_several(self) -> bool {
         use AggKind::{ArrayAgg, Avg, BitAnd, BitOr, BitXor, Sum};
         matches!(self, Sum | Avg | BitAnd | BitOr | BitXor | ArrayAgg)
     }
 
-    /// The error 42725 or 42883 for arguments of these types.
+    /// Returns the error 42725 or 42883 for arguments of these types.
     fn no_such_call(self, f: &ast::Function, types: &str) -> SqlError {
         if types == Ty::Unknown.name() && self.has_several() { not_unique(f) } else { no_such_call(f, types) }
     }
 
-    /// The number of arguments in parentheses.
+    /// Returns the number of arguments in parentheses.
     fn arity(self) -> usize {
         match self {
             AggKind::StringAgg | AggKind::JsonObjectAgg => 2,
@@ -65,7 +65,7 @@ impl AggKind {
         }
     }
 
-    /// The type to which the argument is cast, and the type of the result.
+    /// Returns the type to which the argument is cast, and the type of the result.
     fn signature(self, t: Ty) -> Option<(Ty, Ty)> {
         Some(match (self, t) {
             (AggKind::Count, Ty::Unknown) => (Ty::Text, Ty::Int8),
@@ -142,8 +142,8 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Slot(usize::MAX - index), t, at })
     }
 
-    /// The second argument as a value of its type. If no call with this argument exists, there is no error of
-    /// its own.
+    /// Returns the second argument as a value of its type. The error is `None` if there is no aggregate with
+    /// such an argument, because the caller reports this error.
     fn second(&mut self, kind: AggKind, d: Bound, input: Ty) -> std::result::Result<Expr, Option<SqlError>> {
         let ty = kind.second_type(input);
         let fits = match kind {
@@ -157,14 +157,14 @@ impl Binder<'_> {
         Ok(self.cast(d, Typed::plain(ty), false).map_err(Some)?.expr)
     }
 
-    /// FILTER
+    /// Binds FILTER.
     fn filter_of_call(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Option<Expr>> {
         let Some(e) = &f.filter else { return Ok(None) };
         let b = self.expression(e, scope)?;
         self.condition(b, "FILTER").map(Some)
     }
 
-    /// ORDER BY within a call.
+    /// Binds ORDER BY within a call.
     fn order_in_call(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<OrderKey>> {
         let mut out = self.window_order(&f.within_group, scope)?;
         out.extend(self.window_order(&f.order_by, scope)?);
@@ -185,7 +185,7 @@ impl Binder<'_> {
         call
     }
 
-    /// Whether the call reads columns of outer queries, and none of this query.
+    /// Returns whether the call reads columns of outer queries, and none of this query.
     fn is_of_query_around(
         &mut self,
         kind: AggKind,
@@ -198,7 +198,7 @@ impl Binder<'_> {
         }
         self.probed()?;
         let grouping = scope.grouping.take();
-        // Operands that are not computed, because another one is NULL, count as read.
+        // Operands that are not computed, because another operand is NULL, count as read.
         let before = std::mem::replace(&mut self.keeps_operands, true);
         let call = self.without_trace(|b| b.argument_of(kind, f, at, scope));
         self.keeps_operands = before;
@@ -208,8 +208,8 @@ impl Binder<'_> {
         Ok(call.exprs().any(Expr::reads_outer) && !call.exprs().any(Expr::reads_columns))
     }
 
-    /// The values in a call, with those of WITHIN GROUP last. Values of a json aggregate are converted to
-    /// json.
+    /// Returns the values in a call, with those of WITHIN GROUP last. Values of a json aggregate are
+    /// converted to json.
     fn values_of_call(
         &mut self,
         mut kind: AggKind,
@@ -312,15 +312,15 @@ impl Binder<'_> {
     }
 }
 
-/// Whether an argument is the name of a relation and not of a column.
+/// Returns whether an argument is the name of a relation and not of a column.
 fn names_relation(argument: &ast::Expr, scope: &Scope) -> bool {
     let ast::Expr::Identifier(ident) = argument else { return false };
     let name = fold(ident);
     scope.find(None, &name) == ColumnMatch::Nothing && scope.relation(&name).is_some()
 }
 
-/// Replaces the argument in an order: the argument as written, before its cast for the aggregate, stands for
-/// the argument.
+/// Replaces each sort key that equals `written`, the argument before its cast for the aggregate, by
+/// `argument`.
 fn order_by_argument(order: &mut [OrderKey], written: &Expr, argument: &Expr, input: Ty) {
     let written = format!("{written:?}");
     for by in order.iter_mut().filter(|by| format!("{:?}", by.expr) == written) {
@@ -328,8 +328,8 @@ fn order_by_argument(order: &mut [OrderKey], written: &Expr, argument: &Expr, in
     }
 }
 
-/// The order in which an aggregate gets its values. If the order has no effect, there is none. With DISTINCT,
-/// values are sorted.
+/// Returns the order in which an aggregate gets its values. The list is empty if the order has no effect.
+/// With DISTINCT, values are sorted.
 fn ordered_values(
     kind: AggKind,
     distinct: bool,
@@ -352,8 +352,9 @@ fn ordered_values(
     })
 }
 
-/// Only ordered-set aggregates have WITHIN GROUP, and for them it is required. `count` is the number of
-/// values that the call has in all. If no such function exists, this check reports no error of its own.
+/// Checks WITHIN GROUP. Only ordered-set aggregates have it, and for them it is required. `count` is the
+/// number of all values of the call. The error is `None` if there is no such function, because the caller
+/// reports this error.
 fn check_within(kind: AggKind, f: &ast::Function, count: usize) -> std::result::Result<(), Option<SqlError>> {
     let within = f.within_group.len();
     if kind.is_ordered_set() && within > 0 && f.distinct {
@@ -382,7 +383,7 @@ fn nested(e: SqlError) -> SqlError {
     e
 }
 
-/// The error 42725.
+/// Returns the error 42725.
 fn not_unique(f: &ast::Function) -> SqlError {
     let message = format!("function {}(unknown) is not unique", written_name(f));
     SqlError::new(SqlState::AMBIGUOUS_FUNCTION, message)

@@ -1,4 +1,4 @@
-//! Binds ALTER TABLE: what each of its actions asks for.
+//! Binds the actions of ALTER TABLE.
 //!
 //! This module does not know how an action is executed (`exec::alter`).
 
@@ -24,7 +24,7 @@ pub enum Alteration {
     Unique(String, Vec<usize>),
     /// ADD CHECK
     Check(Check),
-    /// ADD FOREIGN KEY, which is bound when the table has the columns.
+    /// ADD FOREIGN KEY. It is bound when the table has the columns.
     Foreign(Box<NewForeignKey>),
     /// ADD CHECK or FOREIGN KEY ... NOT VALID
     NotValid(Box<Alteration>),
@@ -58,7 +58,7 @@ pub enum Alteration {
     SetTablespace(String),
     /// DROP CONSTRAINT: name, CASCADE
     DropConstraint(String, bool),
-    /// IF [NOT] EXISTS has found that nothing must be done: the notice for the client.
+    /// Nothing is done, because of IF [NOT] EXISTS. The client gets this notice.
     Nothing(String),
 }
 
@@ -131,7 +131,7 @@ impl Binder<'_> {
         if constraint.not_valid { not_valid_yet(added) } else { Ok(added) }
     }
 
-    /// The constraints of `parts` as additions to a table.
+    /// Returns the constraints of `parts` as additions to a table.
     fn constraints(&mut self, table: &TableDef, parts: TableParts) -> Result<Vec<Alteration>> {
         let mut added = Vec::new();
         for (kind, key) in keys_of(&parts) {
@@ -228,7 +228,7 @@ impl Binder<'_> {
         Ok(Alteration::AddColumn(Box::new(NewColumn { column, default, sequence, constraints })))
     }
 
-    /// A column's default as an expression of its type. Without a default it is NULL.
+    /// Returns a column's default as an expression of the column's type. Without a default it is NULL.
     pub fn bound_default(&mut self, column: &ColumnDef) -> Result<Expr> {
         let Some(text) = &column.default else { return Ok(Expr::NULL) };
         let parsed = crate::parse::expression(text)?;
@@ -284,7 +284,7 @@ impl Binder<'_> {
     }
 }
 
-/// A table's columns, to which constraints and columns can be added.
+/// Returns a table's columns, to which constraints and columns can be added.
 fn parts_of(table: &TableDef) -> TableParts {
     TableParts { table: table.name.clone(), columns: table.columns.clone(), ..TableParts::default() }
 }
@@ -317,7 +317,7 @@ fn drop_column(table: &TableDef, name: &str, if_exists: bool, cascade: bool) -> 
     Ok(Alteration::DropColumns(columns, cascade))
 }
 
-/// The constraint without a check of existing rows.
+/// Returns the constraint without a check of existing rows.
 fn not_valid_yet(added: Alteration) -> Result<Alteration> {
     let kind = match &added {
         Alteration::PrimaryKey(_) => "PRIMARY KEY",

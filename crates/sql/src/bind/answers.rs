@@ -17,15 +17,16 @@ use crate::eval::Expr;
 use crate::plan::{InsertSource, Output, Select, Source};
 use crate::ty::Typed;
 
-/// Subqueries over the new row: `Column(n)` is its n-th column.
+/// Subqueries over the new row. In them, `Column(n)` is the n-th column of the new row.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     subqueries: Vec<(Expr, Typed)>,
 }
 
 impl Answers {
-    /// Moves the subqueries out of an expression. The result of the n-th is then at `first + n`. `column`
-    /// returns the column of the new row for a column in the expression, or `None` if it is not one.
+    /// Moves the subqueries out of an expression. The result of the n-th subquery is then in column
+    /// `first + n`. For a column in a subquery, `column` returns the column of the new row, or `None` if it
+    /// is not a column of that row. Then the result is the error 0A000 for `what`.
     pub(super) fn take(
         &mut self,
         e: &mut Expr,
@@ -60,14 +61,15 @@ impl Answers {
         state
     }
 
-    /// The source with the results of the subqueries added to its rows.
+    /// Returns the source with the results of the subqueries added to its rows.
     pub(super) fn asked_by(self, source: InsertSource) -> Result<InsertSource> {
         if self.subqueries.is_empty() {
             return Ok(source);
         }
         match source {
             InsertSource::Values(rows) => self.beside_values(rows),
-            // Subqueries within the rows are already columns of the rows, and are read from there.
+            // Subqueries within the rows are already columns of the rows, and their results are read from
+            // there.
             InsertSource::Queried(query, rows) => self.beside_query(query, rows),
             InsertSource::Query(query, row) => match self.beside_query(query, vec![row])? {
                 InsertSource::Queried(query, mut rows) if rows.len() == 1 => {
@@ -123,7 +125,7 @@ impl Answers {
     }
 }
 
-/// The subquery, with the expressions of the columns that it reads.
+/// Returns the subquery, with the expressions of the columns that it reads.
 fn over(subquery: &Expr, row: &[Expr]) -> Result<Expr> {
     let mut subquery = subquery.clone();
     let mut is_certain = true;

@@ -1,4 +1,4 @@
-//! The outer queries of the query that is bound, and the values that it uses from them.
+//! The outer queries of the query that is being bound, and the values of them that it uses.
 //!
 //! Invariants
 //! 1. If a subquery uses the same value of an outer query twice, both uses have one number.
@@ -28,13 +28,13 @@ pub(super) struct QueryAround {
     pub(super) scope: Scope,
     /// The passed values, over its rows.
     pub(super) given: Vec<Bound>,
-    /// Whether its names are hidden. It surrounds the use of a query of WITH and not its definition, or it is
-    /// an item of FROM next to an item that is not LATERAL.
+    /// Whether its names are hidden. There are two reasons. The query surrounds the use of a query of WITH
+    /// and not its definition, or it is an item of FROM next to an item that is not LATERAL.
     pub(super) hidden: bool,
 }
 
 impl QueryAround {
-    /// The value in the form for the inner query.
+    /// Returns the value in the form for the inner query.
     pub(super) fn give(&mut self, value: Bound) -> Bound {
         let same = |b: &Bound| match (&b.expr, &value.expr) {
             (Expr::Column(m), Expr::Column(n))

@@ -1,7 +1,7 @@
 //! Binds array expressions: ARRAY[...], subscripts, ANY and ALL, and functions whose result type follows the
 //! type of the elements.
 //!
-//! This module knows nothing about ARRAY and ANY over queries.
+//! This module does not know ARRAY or ANY over queries.
 
 use super::Binder;
 use super::bound::Bound;
@@ -15,7 +15,7 @@ use crate::eval::{CmpOp, Expr, ListId};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
-    /// ARRAY[a, b]
+    /// Binds `ARRAY[a, b]`.
     pub(super) fn array(&mut self, items: &[Ast], scope: &mut Scope) -> Result<Bound> {
         let items = items.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
         let at = items.first().and_then(|item| item.at);
@@ -36,7 +36,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Array(element, items.into()), t: Typed::plain(array), at })
     }
 
-    /// ARRAY[...]::type[], whose elements are cast one by one.
+    /// Binds `ARRAY[...]::type[]`, whose elements are cast one by one.
     pub(super) fn typed_array(
         &mut self,
         written: &[Ast],
@@ -52,7 +52,7 @@ impl Binder<'_> {
         Ok(Some(Bound { t: to, ..self.array_of(items, element, None)? }))
     }
 
-    /// value op ANY (array)
+    /// Binds `value op ANY (array)`.
     pub(super) fn quantified(
         &mut self,
         left: &Ast,
@@ -89,8 +89,8 @@ impl Binder<'_> {
         self.compared_with_array(cmp, left, right, all)
     }
 
-    /// `value = ANY (ARRAY[...])`. The elements get their common type first, as in PostgreSQL. Then the value is
-    /// compared with each of them, as with the items of IN, because IN can use an index.
+    /// Binds `value = ANY (ARRAY[...])`. The elements get their common type first, as in PostgreSQL. Then the
+    /// value is compared with each of them, as with the items of IN, because IN can use an index.
     fn equals_an_element(&mut self, left: &Ast, list: &[Ast], scope: &mut Scope) -> Result<Bound> {
         if list.iter().any(|item| matches!(item, Ast::Array(_))) {
             return Err(SqlError::unsupported("an array of more than one dimension"));
@@ -103,7 +103,7 @@ impl Binder<'_> {
         self.equals_one_of(left, items, false)
     }
 
-    /// `left op ANY (array)`, or ALL.
+    /// Binds `left op ANY (array)`, or ALL.
     pub(super) fn compared_with_array(
         &mut self,
         cmp: CmpOp,
@@ -130,7 +130,7 @@ impl Binder<'_> {
         Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
     }
 
-    /// array[n]
+    /// Binds `array[n]`.
     pub(super) fn subscript(&mut self, root: &Ast, links: &[Link], scope: &mut Scope) -> Result<Bound> {
         if let [Link::Field(field)] = links
             && let Some(bound) = self.field(root, field, scope)
@@ -182,7 +182,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// array[from:to]. A missing bound is that of the array.
+    /// Binds `array[from:to]`. A missing bound is that of the array.
     fn slice(&mut self, array: Bound, bounds: [Option<&Ast>; 2], scope: &mut Scope) -> Result<Bound> {
         if !matches!(array.t.ty, Ty::Array(_)) {
             return Err(no_subscript(array.t.ty.name()).at(array.at));
@@ -207,7 +207,7 @@ impl Binder<'_> {
         Ok(Expr::Call(function, arguments.into()))
     }
 
-    /// Binds a function of arrays; `None` if the call is of another function.
+    /// Binds a function of arrays. Returns `None` if the call is of another function.
     pub(super) fn array_function(
         &mut self,
         name: &str,
@@ -300,7 +300,7 @@ impl Binder<'_> {
         Ok(Bound { expr: self.array_call(name, exprs)?, t: Typed::plain(result), at })
     }
 
-    /// COLLATE: all strings are in the order of the collation "C".
+    /// Binds COLLATE. All strings are in the order of the collation "C".
     pub(super) fn collate(
         &mut self,
         e: &Ast,

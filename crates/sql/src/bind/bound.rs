@@ -1,4 +1,4 @@
-//! Results of binding: an expression with its type, a query with its columns.
+//! The results of binding: an expression with its type, and a query with its columns.
 
 use crate::eval::Expr;
 use crate::plan::{Output, Select};
@@ -26,7 +26,7 @@ pub struct BoundQuery {
 }
 
 impl BoundQuery {
-    /// The origins of its columns.
+    /// Returns the origins of its columns.
     pub(super) fn origins(&self) -> Vec<Option<Origin>> {
         self.columns.iter().map(|column| column.origin).collect()
     }

@@ -12,7 +12,7 @@ use crate::ty::Ty;
 /// function that Varve has is ignored in the list, so the list need not be updated.
 const FOREIGN: &str = include_str!("foreign-functions.txt");
 
-/// The name in lower case without `pg_catalog.`
+/// Returns the name in lower case, without `pg_catalog.`
 pub(super) fn function_name(f: &ast::Function) -> Result<String> {
     let parts: Vec<String> = f.name.0.iter().map(fold).collect();
     match parts.as_slice() {
@@ -26,7 +26,7 @@ pub(super) fn function_name(f: &ast::Function) -> Result<String> {
     }
 }
 
-/// The expression of an argument without a name.
+/// Returns the expression of an argument without a name.
 pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
     match argument {
         FunctionArg::Expr(e) => Ok(e),
@@ -36,7 +36,7 @@ pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
     }
 }
 
-/// The expression of an argument with or without a name.
+/// Returns the expression of an argument with or without a name.
 pub(super) fn written_argument(argument: &FunctionArg) -> Result<&Ast> {
     match argument {
         FunctionArg::Named(_, e) => Ok(e),
@@ -44,19 +44,19 @@ pub(super) fn written_argument(argument: &FunctionArg) -> Result<&Ast> {
     }
 }
 
-/// The error 0A000 for `t.*`, or the name of a relation, in place of a value.
+/// Returns the error 0A000 for `t.*`, or the name of a relation, in place of a value.
 pub(super) fn whole_row() -> SqlError {
     SqlError::unsupported("a whole row as a value")
         .with_hint("List the columns of the relation, or write t.* in the list of SELECT.")
 }
 
-/// A call with the types of its arguments.
+/// Returns the text of a call with the types of its arguments.
 pub(super) fn shown(name: &str, types: &[Ty]) -> String {
     let names: Vec<&str> = types.iter().map(|t| t.name()).collect();
     format!("{name}({})", names.join(", "))
 }
 
-/// A call with the types and the names of its arguments.
+/// Returns the text of a call with the types and the names of its arguments.
 pub(super) fn shown_call(name: &str, names: &[Option<String>], types: &[Ty]) -> String {
     let shown = |(written, ty): (&Option<String>, &Ty)| match written {
         Some(written) => format!("{written} => {}", ty.name()),
@@ -66,12 +66,12 @@ pub(super) fn shown_call(name: &str, names: &[Option<String>], types: &[Ty]) -> 
     format!("{name}({})", arguments.join(", "))
 }
 
-/// The error 42883, or 0A000 if PostgreSQL has such a function, for arguments of these types.
+/// Returns the error 42883, or 0A000 if PostgreSQL has such a function, for arguments of these types.
 pub(super) fn undefined(name: &str, types: &[Ty]) -> SqlError {
     undefined_call(name, &shown(name, types))
 }
 
-/// 42883, or 0A000 if PostgreSQL has such a function.
+/// Returns the error 42883, or 0A000 if PostgreSQL has such a function.
 pub(super) fn undefined_call(name: &str, shown: &str) -> SqlError {
     if FOREIGN.lines().any(|foreign| foreign == name) && func::overloads(name).next().is_none() {
         return SqlError::unsupported(format!("function {name}"));
@@ -82,7 +82,7 @@ pub(super) fn undefined_call(name: &str, shown: &str) -> SqlError {
     )
 }
 
-/// The error 42804 for an argument of any array type that is an untyped literal or parameter.
+/// Returns the error 42804 for an argument of any array type that is an untyped literal or parameter.
 pub(super) fn no_polymorphic_type(at: Option<u32>) -> SqlError {
     let message = "could not determine polymorphic type because input has type unknown";
     SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at)

@@ -159,7 +159,7 @@ impl Binder<'_> {
     }
 }
 
-/// Any string as a value of `bpchar`. A text keeps the blanks at its end.
+/// Returns any string as a value of `bpchar`. A text keeps the blanks at its end.
 pub(super) fn as_bpchar(b: Bound) -> Bound {
     match (b.t.ty, &b.expr) {
         (Ty::Text | Ty::Varchar, _) | (Ty::Unknown, Expr::Const(Value::Text(_))) => {
@@ -169,7 +169,7 @@ pub(super) fn as_bpchar(b: Bound) -> Bound {
     }
 }
 
-/// A char(n) as a value of `bpchar`, which has no length for its output and keeps the blanks.
+/// Returns a char(n) as a value of `bpchar`, which has no length for its output and keeps the blanks.
 pub(super) fn with_blanks(b: Bound) -> Bound {
     match (b.t.ty, b.t.length()) {
         (Ty::Char, Some(n)) => {
@@ -179,7 +179,7 @@ pub(super) fn with_blanks(b: Bound) -> Bound {
     }
 }
 
-/// A char(n) as text, including the blanks that its output shows.
+/// Returns a char(n) as text, including the blanks that its output shows.
 pub(super) fn shown_as_text(b: Bound) -> Bound {
     match b.t.ty {
         Ty::Char => Bound { t: Typed::plain(Ty::Text), ..with_blanks(b) },
@@ -187,7 +187,7 @@ pub(super) fn shown_as_text(b: Bound) -> Bound {
     }
 }
 
-/// The type of a parameter in place of a value of type `ty`.
+/// Returns the type of a parameter in place of a value of type `ty`.
 fn param_type(ty: Ty) -> Ty {
     match ty {
         Ty::Reg(_) | Ty::Void | Ty::Unknown => Ty::Text,
@@ -210,7 +210,7 @@ fn needs_cast(from: Typed, to: Typed) -> bool {
     }
 }
 
-/// Whether the cast needs the clock, the time zone, or the output format of dates and intervals.
+/// Returns whether the cast needs the clock, the time zone, or the output format of dates and intervals.
 fn depends_on_session(from: Ty, to: Ty) -> bool {
     let zoned = |t: Ty| t == Ty::TimestampTz;
     let named = |t: Ty| matches!(t, Ty::Reg(_));

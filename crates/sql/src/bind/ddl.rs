@@ -53,7 +53,7 @@ pub(super) struct TableParts {
 }
 
 impl Binder<'_> {
-    /// CREATE TABLE
+    /// Binds CREATE TABLE.
     pub fn create_table(&mut self, t: &CreateTable) -> Result<TableSpec> {
         let storage = storage::of_new_table(&t.options)?;
         let (schema, name) = object_name(&t.name)?;
@@ -105,7 +105,7 @@ impl Binder<'_> {
         Ok(TableSpec { table, sequences, uniques, foreign_keys, if_not_exists: t.if_not_exists })
     }
 
-    /// CHECK constraints in their stored form, with names that are not in `taken`.
+    /// Returns CHECK constraints in their stored form, with names that are not in `taken`.
     pub(super) fn checks(
         &mut self,
         checks: Vec<(Option<String>, KeptExpr)>,
@@ -132,8 +132,8 @@ impl Binder<'_> {
         Ok(made)
     }
 
-    /// A name for an index. An index is a relation, so the name is not that of another relation in the
-    /// schema, and not in `taken`.
+    /// Returns a name for an index. An index is a relation, so the name is not that of another relation in
+    /// the schema, and not in `taken`.
     pub(super) fn key_name(
         &self,
         schema: &str,
@@ -147,7 +147,7 @@ impl Binder<'_> {
         free_among(table, columns, key, label, &|name| is_free(name) && !taken.iter().any(|t| t == name))
     }
 
-    /// A name that no relation of the schema has: the wanted name, if necessary with a number.
+    /// Returns a name that no relation of the schema has: the wanted name, if necessary with a number.
     pub(super) fn free_name(&self, schema: &str, wanted: &str) -> String {
         let numbered = |n: u32| if n == 0 { wanted.to_owned() } else { format!("{wanted}{n}") };
         (0..)
@@ -254,7 +254,8 @@ impl Binder<'_> {
     }
 }
 
-/// The stored text of a default. If the text would be read as another expression, it is refused.
+/// Returns the text of a default for the catalog. If the text would be read as another expression, the
+/// default is refused.
 pub(super) fn kept_default(default: &KeptExpr) -> Result<String> {
     let KeptExpr { expr, text } = default;
     match crate::parse::expression(text) {
@@ -287,7 +288,7 @@ fn check_together(c: &ColumnDefinition, is_serial: bool, table: &str) -> Result<
     Ok(())
 }
 
-/// 42601
+/// Returns the error 42601 for NULL and NOT NULL in one column.
 fn conflicting_nulls(column: &Ident, table: &str) -> SqlError {
     let column = fold(column);
     let message =
@@ -295,13 +296,13 @@ fn conflicting_nulls(column: &Ident, table: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, message)
 }
 
-/// 42601
+/// Returns the error 42601 for several defaults of one column.
 fn several_defaults(column: &str, table: &str) -> SqlError {
     let message = format!("multiple default values specified for column \"{column}\" of table \"{table}\"");
     SqlError::new(SqlState::SYNTAX_ERROR, message)
 }
 
-/// The unique keys among the constraints.
+/// Returns the unique keys among the constraints.
 pub(super) fn keys_of(parts: &TableParts) -> impl Iterator<Item = (&'static str, &[usize])> {
     let primary = parts.primary_key.iter().map(|(_, columns)| ("PRIMARY KEY", columns.as_slice()));
     primary.chain(parts.uniques.iter().map(|(_, columns)| ("UNIQUE", columns.as_slice())))
@@ -320,7 +321,7 @@ pub(super) fn two_primary_keys(table: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
 }
 
-/// The columns of a key.
+/// Returns the columns of a key.
 fn key_columns(columns: &[Ident], parts: &TableParts) -> Result<Vec<usize>> {
     let mut out = Vec::with_capacity(columns.len());
     for name in columns.iter().map(fold) {

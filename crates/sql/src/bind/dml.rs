@@ -47,7 +47,7 @@ enum Assigned {
     Bound(Bound),
 }
 
-/// The items of `(1, 2)` and `ROW (1, 2)`.
+/// Returns the items of `(1, 2)` and `ROW (1, 2)`.
 fn values_of(value: &Ast) -> Result<Vec<Ast>> {
     let fields = fields_of(value).ok_or_else(|| {
         let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
@@ -57,7 +57,7 @@ fn values_of(value: &Ast) -> Result<Vec<Ast>> {
 }
 
 impl Binder<'_> {
-    /// INSERT
+    /// Binds INSERT.
     pub fn insert(&mut self, i: &ast::Insert) -> Result<BoundDml> {
         let table = self.changed_table(&i.table, RowChange::Insert)?;
         let relation = self.named_relation(&table, None)?;
@@ -91,7 +91,7 @@ impl Binder<'_> {
         Ok(BoundDml { plan: Plan::Insert(Insert { table, rules, source, returning, on_conflict }), columns })
     }
 
-    /// Ordinals of the columns with given values.
+    /// Returns the ordinals of the columns with given values.
     fn insert_columns(&mut self, table: &TableDef, named: &[ast::ObjectName]) -> Result<Vec<usize>> {
         if named.is_empty() {
             return Ok((0..table.columns.len()).collect());
@@ -166,7 +166,7 @@ impl Binder<'_> {
         Ok(InsertSource::Query(Box::new(select), row))
     }
 
-    /// The values of one row of VALUES; `None` for DEFAULT.
+    /// Returns the values of one row of VALUES, with `None` for DEFAULT.
     fn given_row(&mut self, targets: &[usize], row: &[Ast], explicit: bool) -> Result<Vec<Option<Bound>>> {
         let mut scope = Scope { no_aggregates: Some("VALUES"), ..Scope::default() };
         check_count(row.len(), targets, explicit, row.get(targets.len()).and_then(|e| self.at(e)))?;
@@ -177,7 +177,7 @@ impl Binder<'_> {
         Ok(given)
     }
 
-    /// An expression for each column of the table.
+    /// Returns an expression for each column of the table.
     fn row_of(
         &mut self,
         table: &TableDef,
@@ -201,18 +201,18 @@ impl Binder<'_> {
         row.into_iter().enumerate().map(fill).collect()
     }
 
-    /// OVERRIDING USER VALUE: an identity column takes the next value of its sequence, and ignores a given
-    /// value.
+    /// Returns whether the column takes the next value of its sequence, and ignores a given value. OVERRIDING
+    /// USER VALUE has this effect on an identity column.
     fn takes_own_value(&self, column: &ColumnDef) -> bool {
         column.identity.is_some() && self.overriding == Some(Overriding::User)
     }
 
-    /// A column's default as an expression of its type.
+    /// Returns a column's default as an expression of its type.
     fn default_of(&mut self, table: &TableDef, ordinal: usize) -> Result<Expr> {
         self.bound_default(&table.columns[ordinal])
     }
 
-    /// UPDATE
+    /// Binds UPDATE.
     pub fn update(&mut self, u: &ast::Update) -> Result<BoundDml> {
         let mut target = self.target(&u.table, &u.from, RowChange::Update)?;
         let table = target.table.clone();
@@ -231,7 +231,7 @@ impl Binder<'_> {
         Ok(BoundDml { plan: Plan::Update(update), columns })
     }
 
-    /// SET of UPDATE and of ON CONFLICT DO UPDATE.
+    /// Binds SET of UPDATE and of ON CONFLICT DO UPDATE.
     pub(super) fn assignments(
         &mut self,
         table: &TableDef,
@@ -309,7 +309,7 @@ impl Binder<'_> {
         bound
     }
 
-    /// DELETE
+    /// Binds DELETE.
     pub fn delete(&mut self, d: &ast::Delete) -> Result<BoundDml> {
         let mut target = self.target(&d.table, &d.using, RowChange::Delete)?;
         let is_referred = self.catalog.children(target.table.id).next().is_some();
@@ -321,7 +321,7 @@ impl Binder<'_> {
         Ok(BoundDml { plan: Plan::Delete(delete), columns })
     }
 
-    /// The table whose rows are changed. Its columns follow those of the joined relations.
+    /// Returns the table whose rows are changed. Its columns follow those of the joined relations.
     fn target(
         &mut self,
         written: &ast::Table,
@@ -353,7 +353,7 @@ struct ChangedTable {
     others: Source,
     /// The number of columns of these relations.
     width: usize,
-    /// Names: columns of the others, then those of the table.
+    /// The scope with the columns of the other relations, then those of the table.
     scope: Scope,
 }
 
@@ -365,12 +365,13 @@ struct RowAccess {
     filter: Option<Expr>,
     /// The whole condition, for the version that is changed.
     recheck: Option<Expr>,
-    /// The part that finds the rows, if a general query does.
+    /// The part that finds the rows, if a general query finds them.
     found: Option<Box<RowFinder>>,
 }
 
 impl ChangedTable {
-    /// The access to the rows that fulfil the conditions. `values` are the other expressions over such a row.
+    /// Returns the access to the rows that fulfil the conditions. `values` are the other expressions over
+    /// such a row.
     fn rows<'v>(self, conditions: Vec<Expr>, values: impl Iterator<Item = &'v mut Expr>) -> RowAccess {
         let mut values: Vec<&mut Expr> = values.collect();
         let queries = conditions.iter().any(Expr::has_subquery) || values.iter().any(|e| e.has_subquery());
@@ -413,7 +414,7 @@ impl ChangedTable {
         RowAccess { target, filter: None, recheck: access::joined(plain), found: Some(Box::new(found)) }
     }
 
-    /// The columns of the other relations.
+    /// Returns the columns of the other relations.
     fn other_columns(&self) -> Vec<Output> {
         let others = self.scope.relations.iter().filter(|r| r.first < self.width);
         let mut columns: Vec<(usize, Typed)> =
@@ -423,7 +424,7 @@ impl ChangedTable {
     }
 }
 
-/// The other relations joined with the table to change.
+/// Returns the other relations joined with the table to change.
 fn beside(others: Source, width: usize, table: &Arc<TableDef>) -> Source {
     let target = Source::Target(table.clone());
     if matches!(others, Source::Nothing) {
@@ -511,7 +512,7 @@ fn outputs_mut(returning: &mut Option<Box<[Output]>>) -> impl Iterator<Item = &m
 /// Table, ordinals of the columns named, and defaults of the others.
 pub type CopyTargets = (Arc<TableDef>, Vec<usize>, Vec<(usize, Expr)>);
 
-/// The table and columns to which COPY writes.
+/// Returns the table and columns to which COPY writes.
 pub fn insert_targets(
     b: &mut Binder<'_>,
     name: &ast::ObjectName,
@@ -536,7 +537,7 @@ fn unzip(returned: Option<Returned>) -> (Option<Box<[Output]>>, Option<Vec<Colum
     }
 }
 
-/// The error 428C9.
+/// Returns the error 428C9.
 fn always_generated(column: &str) -> SqlError {
     let message = format!("cannot insert a non-DEFAULT value into column \"{column}\"");
     SqlError::new(SqlState::GENERATED_ALWAYS, message)

@@ -4,7 +4,7 @@
 //! 1. Chains of AND and OR of any length are bound without recursion along the chain.
 //! 2. In a grouped query a subexpression that equals a group key becomes a reference to that key.
 //!
-//! This module knows nothing about statements.
+//! This module does not know statements.
 
 use varve_engine::{TableId, Value};
 
@@ -197,7 +197,7 @@ impl Binder<'_> {
         self.binary(op, l, r, at)
     }
 
-    /// The position of an operator, which is between its operands.
+    /// Returns the position of an operator, which is between its operands.
     pub(super) fn operator_position(&self, left: &Ast, op: &BinaryOperator, right: &Ast) -> Option<u32> {
         let (from, to) = (self.at(left)?, self.at(right)?);
         if !self.ascii {
@@ -254,7 +254,7 @@ impl Binder<'_> {
         self.own_column(qualifier, &name, ident, scope)
     }
 
-    /// A column of the relations in `scope`.
+    /// Returns a column of the relations in `scope`.
     pub(super) fn own_column(
         &mut self,
         qualifier: Option<&str>,
@@ -275,7 +275,7 @@ impl Binder<'_> {
         self.column_value(expr, t, name, at, scope)
     }
 
-    /// The value of a column in a query. In a grouped query it is that of a group.
+    /// Returns the value of a column in a query. In a grouped query it is the value of a group.
     pub(super) fn column_value(
         &mut self,
         expr: Expr,
@@ -334,7 +334,7 @@ impl Binder<'_> {
         Err(SqlError::new(SqlState::UNDEFINED_COLUMN, shown).at(at))
     }
 
-    /// Whether the qualifier, or the only relation, is a table.
+    /// Returns whether the qualifier, or the only relation, is a table.
     fn is_of_table(&self, qualifier: Option<&str>, scope: &Scope) -> bool {
         let relation = match qualifier {
             Some(alias) => scope.relation(alias),
@@ -411,7 +411,7 @@ impl Binder<'_> {
     }
 }
 
-/// The OID of the system table to which a qualifier, or the only relation, refers.
+/// Returns the OID of the system table to which a qualifier, or the only relation, refers.
 fn system_oid(qualifier: Option<&str>, scope: &Scope) -> Option<u32> {
     let relation = match qualifier {
         Some(alias) => scope.relation(alias)?,
@@ -434,8 +434,9 @@ fn number(digits: &str) -> Result<(Value, Ty)> {
     Ok((Value::Numeric(text::parse_numeric(digits)?), Ty::Numeric))
 }
 
-/// The operand of a minus, if it is a number. The sign then belongs to the literal, so that the type of two
-/// numbers is narrower. A cast binds tighter than the minus, so a cast number is not a literal any more.
+/// Returns the operand of a minus, if it is a number, with the minus. The sign then belongs to the literal.
+/// So -2147483648 and -9223372036854775808 have a narrower type than without the sign. A cast binds tighter
+/// than the minus, so a cast number is not a literal any more.
 fn negative_number(operand: &Ast) -> Option<String> {
     let (mut operand, mut is_negative) = (operand, true);
     loop {
@@ -459,7 +460,7 @@ fn is_power(e: &Ast) -> bool {
     matches!(e, Ast::BinaryOp { op: BinaryOperator::Power, .. })
 }
 
-/// The parser reads -a ^ b as -(a ^ b), and PostgreSQL reads it as (-a) ^ b.
+/// Changes `-(a ^ b)`, as the parser reads `-a ^ b`, to `(-a) ^ b`, as PostgreSQL reads it.
 fn minus_first(e: &Ast) -> Ast {
     match e {
         Ast::BinaryOp { left, op: BinaryOperator::Power, right } => {

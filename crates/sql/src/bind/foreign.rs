@@ -110,13 +110,13 @@ fn ordinals(names: &[Ident], table: &TableDef) -> Result<Vec<usize>> {
     names.iter().map(ordinal).collect()
 }
 
-/// Whether these are the columns of the primary key or of a unique index, in any order.
+/// Returns whether these are the columns of the primary key or of a unique index, in any order.
 pub fn is_unique_key(table: &TableDef, columns: &[usize]) -> bool {
     same_columns(table.key_columns(), columns)
         || table.plain_indexes().any(|i| i.unique && same_columns(&i.columns, columns))
 }
 
-/// Whether two keys have the same columns, in any order.
+/// Returns whether two keys have the same columns, in any order.
 pub fn same_columns(a: &[usize], b: &[usize]) -> bool {
     a.len() == b.len() && a.iter().all(|c| b.contains(c)) && b.iter().all(|c| a.contains(c))
 }
@@ -150,7 +150,7 @@ fn check_types(name: &str, own: (&TableDef, usize), theirs: (&TableDef, usize)) 
     Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_detail(detail))
 }
 
-/// The class of a type. Values of two types in one class can be compared without a conversion.
+/// Returns the class of a type. Values of two types in one class can be compared without a conversion.
 fn class(t: ColumnType) -> std::mem::Discriminant<ColumnType> {
     std::mem::discriminant(&match t {
         ColumnType::Int2 | ColumnType::Int4 => ColumnType::Int8,

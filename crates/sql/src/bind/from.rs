@@ -282,7 +282,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The relation of a table, or of its named part, under its alias.
+    /// Returns the relation of a table, or of its named part, under its alias.
     pub(super) fn named_relation(
         &self,
         table: &TableDef,
@@ -414,7 +414,8 @@ pub(super) enum RowChange {
 }
 
 impl RowChange {
-    /// The error for a change of a system table: PostgreSQL's error for a view, or 42501 for a table.
+    /// Returns the error for a change of a system table. It is PostgreSQL's error for a view, or 42501 for a
+    /// table.
     fn refused(self, table: &SystemTable) -> SqlError {
         if !table.is_view {
             let message = format!("permission denied: \"{}\" is a system catalog", table.name);

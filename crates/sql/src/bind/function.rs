@@ -21,7 +21,8 @@ use crate::eval::{CmpOp, Expr};
 use crate::plan::{AggKind, WinFunction};
 use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 
-/// Whether a function of this name is bound here rather than found in the table of built-in functions.
+/// Returns whether a function of this name is bound here rather than found in the table of built-in
+/// functions.
 pub fn is_special_function(name: &str) -> bool {
     AggKind::of(name).is_some()
         || WinFunction::of(name).is_some()
@@ -210,7 +211,7 @@ impl Binder<'_> {
         let mut exprs = Vec::with_capacity(arguments.len());
         for (i, argument) in arguments.into_iter().enumerate() {
             let wanted = argument_type(chosen, i);
-            // `concat` shows its arguments as an output function would; booleans as t and f.
+            // `concat` shows its arguments as an output function would, booleans as t and f.
             let cast = match (wanted, argument.t.ty) {
                 (Ty::Unknown, Ty::Bool) => self.once(argument, |_, b| Ok(bool_text(b)))?,
                 (Ty::Unknown, _) => self.cast(argument, Typed::plain(Ty::Text), false)?,
@@ -228,7 +229,7 @@ impl Binder<'_> {
     }
 }
 
-/// The type for a call of a type's name, which is a cast.
+/// Returns the type for a call of a type's name, which is a cast.
 fn type_function(name: &str) -> Option<Ty> {
     if func::overloads(name).next().is_some() {
         return None;
@@ -250,7 +251,7 @@ fn type_function(name: &str) -> Option<Ty> {
     })
 }
 
-/// The name in `'name'::regclass`.
+/// Returns the name in `'name'::regclass`.
 fn named_sequence(argument: &Ast) -> &Ast {
     match argument {
         Ast::Cast { expr, data_type }
@@ -262,8 +263,8 @@ fn named_sequence(argument: &Ast) -> &Ast {
     }
 }
 
-/// The sequence of a text that is kept, which is looked up when it runs: a name without schema is one of
-/// `public`, whatever the path is then.
+/// Changes the name of a sequence in a text that the catalog stores. The name is looked up when the text
+/// runs. A name without a schema then means the schema `public`, and not the search path of that moment.
 fn of_public(mut b: Bound) -> Bound {
     if let Expr::Const(varve_engine::Value::Text(name)) = &mut b.expr
         && !crate::path::has_schema(name)
@@ -280,7 +281,7 @@ fn bool_text(b: Bound) -> Bound {
     Bound { expr: Expr::Case(branches, Box::new(Expr::NULL)), t: Typed::plain(Ty::Text), at: b.at }
 }
 
-/// 54023 for too many arguments of a built-in function.
+/// Returns the error 54023 if a call of a built-in function has too many arguments.
 fn check_call(name: &str, f: &ast::Function) -> Result<()> {
     match func::overloads(name).next() {
         Some(_) => limits::arguments(f.args.len()),
@@ -297,7 +298,7 @@ fn takes(b: &Builtin, count: usize) -> bool {
     b.arguments.len() == count || (b.variadic && count >= b.arguments.len())
 }
 
-/// Whether implicit casts convert every argument to its parameter type.
+/// Returns whether implicit casts convert every argument to its parameter type.
 fn reachable(b: &Builtin, types: &[Ty]) -> bool {
     types.iter().enumerate().all(|(i, t)| {
         let wanted = argument_type(b, i);
@@ -326,7 +327,7 @@ fn choose(name: &str, types: &[Ty]) -> Result<&'static Builtin> {
         types.iter().enumerate().filter(|p| preferred(*p)).count()
     });
     if candidates.len() > 1 {
-        // What is not known may be of the type that all others have.
+        // Untyped arguments may have the type that all other arguments have.
         let mut known = types.iter().filter(|ty| **ty != Ty::Unknown);
         let first = known.next().filter(|first| known.all(|ty| ty == *first));
         let assumed = vec![*first.unwrap_or(&Ty::Unknown); types.len()];

@@ -84,7 +84,7 @@ impl Binder<'_> {
             return Ok(known);
         }
         let slot = grouping.keys.len();
-        // One that names columns is found as it is written, though a NULL has made a constant of it.
+        // A key that names columns is found as it is written, although a NULL has made it a constant.
         if key.expr.is_folded() && self.without_trace(|b| b.expression(&e, &mut Scope::default())).is_ok() {
             let output = output.or_else(|| self.output_of_constant(&key, s, scope));
             grouping.constants.push((slot, output));
@@ -93,8 +93,8 @@ impl Binder<'_> {
         Ok(slot)
     }
 
-    /// Notes that an item of GROUP BY is the name of an output. A star before that would stand for several of
-    /// them.
+    /// Notes that an item of GROUP BY is the name of an output. A star before that output would stand for
+    /// several outputs.
     fn note_group_item(&mut self, item: &Ast, output: Option<usize>, s: &ast::Select, scope: &Scope) {
         let item = item.unnested();
         let is_item =
@@ -107,15 +107,15 @@ impl Binder<'_> {
         }
     }
 
-    /// The place of the first item of the select list that is this constant, though written otherwise (`1`
-    /// and `1::int`).
+    /// Returns the position of the first item of the select list that is this constant, even if it is written
+    /// in another way (`1` and `1::int`).
     fn output_of_constant(&mut self, key: &Bound, s: &ast::Select, scope: &mut Scope) -> Option<usize> {
         let Expr::Const(value) = &key.expr else { return None };
         s.projection.iter().position(|item| {
             let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else {
                 return false;
             };
-            // PostgreSQL compares before it computes: only a literal is a constant so far.
+            // PostgreSQL compares before it computes. So only a literal is a constant here.
             let literal = match e {
                 Ast::Cast { expr, .. } => expr.unnested(),
                 other => other,
@@ -130,8 +130,8 @@ impl Binder<'_> {
         })
     }
 
-    /// grouping(a, b): a bit for each argument, set if the group's set is without it; the last argument has
-    /// the lowest.
+    /// Binds `grouping(a, b)`. Its value has a bit for each argument, which is set if the grouping set does
+    /// not have the argument. The last argument has the lowest bit.
     pub(super) fn grouping_function(
         &mut self,
         f: &ast::Function,
@@ -187,14 +187,14 @@ impl Binder<'_> {
     }
 }
 
-/// Columns of the relations whose primary keys are among the keys.
+/// Returns the columns of the relations whose primary keys are among the keys.
 fn keyed(grouping: &Grouping, scope: &Scope) -> Vec<std::ops::Range<usize>> {
     let is_key = |c: usize| grouping.keys.iter().any(|(_, b)| matches!(b.expr, Expr::Column(n) if n == c));
     let is_keyed = |r: &&Relation| !r.key.is_empty() && r.key.iter().all(|c| is_key(r.first + c));
     scope.relations.iter().filter(is_keyed).map(|r| r.first..r.first + r.columns.len()).collect()
 }
 
-/// The sets of an item of GROUP BY.
+/// Returns the sets of an item of GROUP BY.
 fn sets_of(item: &GroupItem) -> Result<Vec<Set>> {
     Ok(match item {
         GroupItem::Rollup(parts) => (0..=parts.len()).rev().map(|n| parts[..n].concat()).collect(),
@@ -212,7 +212,7 @@ fn sets_of(item: &GroupItem) -> Result<Vec<Set>> {
     })
 }
 
-/// All subsets of the parts. The first is the whole set.
+/// Returns all subsets of the parts. The first is the whole set.
 fn cube(parts: &[Set]) -> Result<Vec<Set>> {
     if parts.len() > CUBE_MAX {
         let message = format!("CUBE is limited to {CUBE_MAX} elements");
@@ -234,8 +234,8 @@ fn product(left: &[Set], right: &[Set]) -> Result<Vec<Set>> {
     Ok(left.iter().flat_map(|l| right.iter().map(|r| [l.as_slice(), r].concat())).collect())
 }
 
-/// A GROUP BY item: by number, by an output's alias, or itself; and the place in the select list where it
-/// stands, too.
+/// Returns the expression of a GROUP BY item, which is a number, an output's alias, or the expression itself.
+/// Also returns its position in the select list, if it is there.
 fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<(Ast, Option<usize>)> {
     let item = item.unnested();
     let written = |item: &SelectItem| match item {

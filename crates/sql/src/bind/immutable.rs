@@ -30,8 +30,8 @@ const STABLE: [&str; 19] = [
 ];
 
 impl Expr {
-    /// Whether it has the same value for the same row whenever and wherever it is computed. `column` tells
-    /// types of columns.
+    /// Returns whether the expression always has the same value for the same row. `column` returns the types
+    /// of columns.
     pub fn is_immutable(&self, column: &dyn Fn(usize) -> Ty) -> bool {
         let mut immutable = true;
         self.walk(&mut |e| immutable &= is_immutable_node(e, column));
@@ -40,15 +40,15 @@ impl Expr {
 }
 
 impl Expr {
-    /// Whether PostgreSQL's planner makes a constant of it: it reads no row, and all its functions are
-    /// immutable.
+    /// Returns whether PostgreSQL's planner makes a constant of the expression, because it reads no row, and
+    /// all its functions are immutable.
     pub fn is_folded(&self) -> bool {
         let mut folded = true;
         self.walk(&mut |e| {
             folded &= match e {
                 Expr::Param(_) => true,
                 Expr::Column(_) => false,
-                // A literal has its type before any computation.
+                // A literal gets its type before any computation.
                 Expr::Cast(operand, ..) if matches!(operand.as_ref(), Expr::Const(_)) => true,
                 other => is_immutable_node(other, &|_| Ty::Unknown),
             }
@@ -79,7 +79,7 @@ fn is_immutable_function(f: &Builtin) -> bool {
     !f.volatile && !f.world && (!zoned || names_zone) && !asks_for_nothing && !STABLE.contains(&f.name)
 }
 
-/// Whether the cast depends on the session's time zone, its style of dates, or names in the catalog.
+/// Returns whether the cast depends on the session's time zone, its style of dates, or names in the catalog.
 fn asks_session(from: Ty, to: Ty) -> bool {
     let element = |t: Ty| t.element().unwrap_or(t);
     let (from, to) = (element(from), element(to));
@@ -94,7 +94,7 @@ fn asks_session(from: Ty, to: Ty) -> bool {
         || (is_string(from) && is_styled(to))
 }
 
-/// Whether a literal has the same value in every session.
+/// Returns whether a literal has the same value in every session.
 fn is_fixed_literal(literal: &str, from: Ty, to: Ty) -> bool {
     if !asks_session(from, to) {
         return true;

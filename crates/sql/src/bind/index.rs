@@ -23,7 +23,7 @@ use crate::output_name::key_name;
 use crate::system::conditions::KeptExpression;
 use crate::ty::{Ty, Typed};
 
-/// Functions that give other values in other sessions, in an index.
+/// The error for an index over functions whose values differ between sessions.
 const NOT_IMMUTABLE: SqlState = SqlState("42P17");
 
 /// A bound CREATE INDEX.
@@ -37,7 +37,7 @@ pub struct IndexSpec {
 }
 
 impl Binder<'_> {
-    /// CREATE INDEX
+    /// Binds CREATE INDEX.
     pub fn create_index(&mut self, i: &CreateIndex) -> Result<IndexSpec> {
         let table = self.table(&i.table)?;
         if i.only {
@@ -112,7 +112,7 @@ impl Binder<'_> {
         Ok(text)
     }
 
-    /// An expression over a table as text, and what it is bound to.
+    /// Returns an expression over a table as text for the catalog, and the bound expression.
     fn kept_expression(
         &mut self,
         kept: &KeptExpr,
@@ -133,8 +133,8 @@ impl Binder<'_> {
             let message = format!("functions in {what} must be marked IMMUTABLE");
             return Err(SqlError::new(NOT_IMMUTABLE, message).at(self.at(e)));
         }
-        // As PostgreSQL prints it, for what shows keys and definitions; as it was written where that is not
-        // known.
+        // The text is as PostgreSQL prints it, because system tables show keys and definitions. Where the
+        // printed form is not known, the text is as the client wrote it.
         let printed = KeptExpression { catalog: self.catalog, table, text: &kept.text, meaning_of };
         let shown = printed.printed(false);
         let text = match shown {
@@ -144,7 +144,7 @@ impl Binder<'_> {
         Ok((text, bound))
     }
 
-    /// The columns that a derived index reads, in the order of their ordinals.
+    /// Returns the columns that a derived index reads, in the order of their ordinals.
     fn columns_read(&mut self, table: &TableDef, derived: &Derived) -> Result<Vec<usize>> {
         let mut columns = Vec::new();
         let texts = derived.expressions().map(|(text, _)| text);
@@ -183,7 +183,7 @@ impl Binder<'_> {
         Ok(retyped)
     }
 
-    /// PostgreSQL's default name for an index.
+    /// Returns PostgreSQL's default name for an index.
     fn index_name(&self, table: &TableDef, keys: &[IndexKey]) -> String {
         let name = |key: &IndexKey| match &key.kind {
             IndexKeyKind::Column(column) => fold(column),
@@ -198,7 +198,7 @@ impl Binder<'_> {
     }
 }
 
-/// The column that an expression is, if it is no more than that.
+/// Returns the column if the expression is only a column.
 fn column_of(e: &Ast) -> Option<&Ident> {
     match e {
         Ast::Nested(inner) => column_of(inner),
@@ -207,7 +207,7 @@ fn column_of(e: &Ast) -> Option<&Ident> {
     }
 }
 
-/// The type of an expression in a key.
+/// Returns the type of an expression in a key.
 fn key_type(t: Typed) -> Result<ColumnType> {
     match t.ty {
         Ty::Char => Ok(ColumnType::Char(1)),

@@ -15,19 +15,19 @@ use crate::plan::{Output, SortKey};
 use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};
 
-/// The outputs during the collection.
+/// The outputs while they are collected.
 #[derive(Default)]
 pub(super) struct Items {
     pub(super) outputs: Vec<Output>,
     pub(super) names: Vec<String>,
-    /// For each of the select list, what it shows.
+    /// For each item of the select list: the origin of its values.
     origins: Vec<Option<Origin>>,
     /// The select list as written, for ORDER BY and GROUP BY by name or number.
     pub(super) written: Vec<Option<Ast>>,
 }
 
 impl Items {
-    /// The first columns: the client sees only these.
+    /// Returns the first `visible` columns. The client sees only these.
     pub(super) fn columns(&self, visible: usize) -> Vec<Column> {
         let named = self.names.iter().zip(&self.outputs).take(visible).enumerate();
         let column = |(n, (name, output)): (usize, (&String, &Output))| Column {
@@ -37,7 +37,7 @@ impl Items {
         named.map(column).collect()
     }
 
-    /// Whether two outputs are the same column or expression.
+    /// Returns whether two outputs are the same column or expression.
     fn are_one(&self, a: usize, b: usize) -> bool {
         match (&self.outputs[a].expr, &self.outputs[b].expr) {
             (Expr::Column(m), Expr::Column(n)) => m == n,
@@ -138,13 +138,13 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The USING columns of a join that begins at this ordinal. `*` shows them first.
+    /// Adds the USING columns of a join that begins at this ordinal. `*` shows them first.
     fn merged_columns(&mut self, first: usize, scope: &mut Scope, items: &mut Items) -> Result<()> {
         let merged: Vec<_> = scope.merged.iter().filter(|m| m.first == first).cloned().collect();
         for Merged { name, expr, t, .. } in merged {
             let written = Ast::Identifier(ast::Ident::new(&name));
-            // By name another relation may have such a column, too; a key of groups is known by what is
-            // written.
+            // Another relation may have a column with this name, too. A key of groups is recognized by its
+            // text.
             if scope.grouping.is_some() || scope.find(None, &name) != ColumnMatch::Several {
                 self.item(&written, name, scope, items)?;
                 continue;
@@ -181,8 +181,8 @@ impl Binder<'_> {
         Ok(keys)
     }
 
-    /// Ordinals of the outputs that DISTINCT ON means, and ORDER BY with those of them behind it that it
-    /// lacks.
+    /// Returns the ordinals of the outputs that DISTINCT ON names. Those of them that ORDER BY lacks are
+    /// added at the end of ORDER BY.
     pub(super) fn distinct_on(
         &mut self,
         written: &[Ast],
@@ -213,7 +213,8 @@ impl Binder<'_> {
         Ok(on.into())
     }
 
-    /// Ordinal of the output that an ORDER BY item means: a number, an output's name, or an expression.
+    /// Returns the ordinal of the output that an ORDER BY item names by a number, an output's name, or an
+    /// expression.
     fn order_item(&mut self, e: &Ast, visible: usize, items: &mut Items, scope: &mut Scope) -> Result<usize> {
         if let Some(ordinal) = literal_position(e, "ORDER BY").map_err(|error| error.at(self.at(e)))? {
             let index = usize::try_from(ordinal - 1).ok();
@@ -259,7 +260,7 @@ impl Binder<'_> {
     }
 }
 
-/// An output that is a key of the groups.
+/// Adds an output that is a key of the groups.
 fn key_item(e: &Ast, slot: usize, name: String, scope: &Scope, items: &mut Items) {
     let t = scope.grouping.as_ref().map_or(Typed::plain(Ty::Text), |g| g.keys[slot].1.t);
     items.origins.resize(items.outputs.len() + 1, None);
@@ -268,7 +269,7 @@ fn key_item(e: &Ast, slot: usize, name: String, scope: &Scope, items: &mut Items
     items.written.push(Some(e.clone()));
 }
 
-/// The number of an item like ORDER BY 2. No other constant is allowed there.
+/// Returns the number of an item like ORDER BY 2. No other constant is allowed there.
 pub(super) fn literal_position(e: &Ast, clause: &str) -> Result<Option<i64>> {
     let (literal, sign) = match e {
         Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr } => (expr.as_ref(), -1),

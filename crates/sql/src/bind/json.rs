@@ -17,7 +17,7 @@ use crate::eval::Expr;
 use crate::eval::func::{self, json};
 use crate::ty::{Ty, Typed};
 
-/// Whether the function with this name makes JSON.
+/// Returns whether the function with this name makes JSON.
 pub(super) fn makes_json(name: &str) -> bool {
     matches!(name, "to_json" | "array_to_json" | "row_to_json" | "json_build_object" | "json_build_array")
 }
@@ -112,8 +112,8 @@ impl Binder<'_> {
         made(of, vec![expr], None).map(|b| b.expr)
     }
 
-    /// Makes json of an argument that is a row: the name of a relation, if no column has this name, or a row
-    /// that is written out, as ROW(1, 2). `None` if the argument is not a row.
+    /// Makes json of an argument that is a row. A row is the name of a relation, if no column has this name,
+    /// or a row constructor such as ROW(1, 2). Returns `None` if the argument is not a row.
     fn row(&mut self, written: &Ast, scope: &mut Scope) -> Result<Option<Expr>> {
         let mut fields: Vec<(String, Bound)> = Vec::new();
         match written {

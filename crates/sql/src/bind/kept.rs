@@ -7,7 +7,7 @@ use crate::ast::Expr as Ast;
 use crate::eval::Expr;
 use crate::system::conditions::{KeptExpression, Meaning};
 
-/// The meaning of a part of a stored expression. `None` if the part has no meaning.
+/// Returns the meaning of a part of a stored expression, or `None` if the part has no meaning.
 pub fn meaning_of(kept: &KeptExpression<'_>, e: &Ast) -> Option<Meaning> {
     let bound = Binder::of_kept(kept.catalog, kept.text).ok()?.over_table(e, kept.table).ok()?;
     let argument_types = match &bound.expr {

@@ -1,6 +1,6 @@
 //! PostgreSQL's limits on the number of columns, keys and arguments. Clients may rely on these limits.
 //!
-//! This module knows nothing about limits of bytes and of nesting.
+//! This module does not know limits of bytes or of nesting.
 
 use crate::error::{Result, SqlError, SqlState};
 

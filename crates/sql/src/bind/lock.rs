@@ -13,7 +13,8 @@ use crate::eval::Expr;
 use crate::plan::{JoinKind, LockWait, LockedTable, Output, RowLock, Select, Source};
 use crate::ty::Typed;
 
-/// The locking clauses of a SELECT as one; the condition to check again is added with the access path.
+/// Returns the locking clauses of a SELECT as one. The condition that is checked again is added with the
+/// access path.
 pub(super) fn row_lock(
     q: &ast::Query,
     s: &ast::Select,
@@ -58,7 +59,7 @@ pub(super) fn give_locked(select: &mut Select, q: &ast::Query, relations: &[Rela
     }
     if let Some(lock) = &mut select.lock {
         (lock.beside, lock.shown) = (beside.into(), select.visible);
-        // Skipped rows do not count.
+        // Rows that SKIP LOCKED skips do not count for LIMIT and OFFSET.
         if lock.wait == LockWait::Skip {
             lock.limit = (select.limit.take(), select.offset.take());
         }
@@ -68,7 +69,7 @@ pub(super) fn give_locked(select: &mut Select, q: &ast::Query, relations: &[Rela
     Ok(())
 }
 
-/// Whether a clause applies to the relation with this name.
+/// Returns whether a clause applies to the relation with this name.
 fn names(lock: &ast::LockClause, alias: &str) -> bool {
     lock.of.as_ref().is_none_or(|of| of.last() == alias)
 }
@@ -93,7 +94,8 @@ fn leaves<'s>(source: &'s Source, first: usize, may_be_missing: bool, out: &mut 
     leaves(&join.right, first + join.left_width, may_be_missing || right, out);
 }
 
-/// The table of a relation that a clause is about; `None` if it has no rows to lock and was not named.
+/// Returns the table of a relation to which a clause applies. Returns `None` if the relation has no rows to
+/// lock and the clause does not name it.
 fn lockable<'s>(lock: &ast::LockClause, leaf: &Leaf<'s>) -> Result<Option<&'s Arc<TableDef>>> {
     let refused = |what: &str| {
         let message = format!("{} cannot be applied to {what}", name(lock));
@@ -155,7 +157,7 @@ fn check_target(lock: &ast::LockClause, relations: &[Relation]) -> Result<()> {
     Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))
 }
 
-/// The stricter wait policy. NOWAIT overrides SKIP LOCKED, and SKIP LOCKED overrides waiting, as in
+/// Returns the strictest wait policy. NOWAIT overrides SKIP LOCKED, and SKIP LOCKED overrides waiting, as in
 /// PostgreSQL.
 fn strictest(locks: &[ast::LockClause]) -> LockWait {
     match locks.iter().map(|lock| lock.wait).max() {
@@ -176,7 +178,7 @@ fn name(lock: &ast::LockClause) -> &'static str {
     clause(lock.strength)
 }
 
-/// A locking clause in words.
+/// Returns the words of a locking clause.
 pub fn clause(strength: LockStrength) -> &'static str {
     match strength {
         LockStrength::Update => "FOR UPDATE",

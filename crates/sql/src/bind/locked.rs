@@ -25,19 +25,21 @@ impl Binder<'_> {
         self.locked.allowed = true;
     }
 
-    /// The queries that run before the statement.
+    /// Returns the queries that run before the statement.
     pub fn take_locked(&mut self) -> Vec<LockedQuery> {
         std::mem::take(&mut self.locked.queries)
     }
 
-    /// `(SELECT ... FOR UPDATE)` as a value; `None` if it is no such query, or reads the query around.
+    /// Binds `(SELECT ... FOR UPDATE)` as a value. Returns `None` if it is no such query, or uses values of
+    /// the outer query.
     pub(super) fn locked_value(&mut self, query: &ast::Query) -> Result<Option<Bound>> {
         let Some(bound) = self.locked_query(query)? else { return Ok(None) };
         let t = bound.select.outputs[0].t;
         Ok(Some(self.answer(bound, None, t, query)))
     }
 
-    /// `x IN (SELECT ... FOR UPDATE)`; `None` if it is no such query, or reads the query around.
+    /// Binds `x IN (SELECT ... FOR UPDATE)`. Returns `None` if it is no such query, or uses values of the
+    /// outer query.
     pub(super) fn locked_member(
         &mut self,
         operand: &Ast,
@@ -58,7 +60,7 @@ impl Binder<'_> {
         Bound { expr: Expr::Param(place), t, at: self.at(written) }
     }
 
-    /// A query of one column that locks its rows, bound as one that runs by itself.
+    /// Binds a query of one column that locks its rows, as a query that runs by itself.
     fn locked_query(&mut self, query: &ast::Query) -> Result<Option<BoundQuery>> {
         if query.locks.is_empty() || !self.locked.allowed {
             return Ok(None);
@@ -72,8 +74,8 @@ impl Binder<'_> {
         (self.keep_unknown, self.in_from, self.part) = (keeps, was_in_from, part);
         let bound = bound.ok().filter(|bound| bound.select.lock.is_some() && bound.columns.len() == 1);
         if bound.is_none() {
-            // It is bound once more, as a part of the query around, which says what is wrong with it. Of this
-            // attempt nothing stays.
+            // The query is bound again as a part of the outer query, and that binding reports the error.
+            // Everything that this attempt recorded is removed.
             self.locked.queries.truncate(before.0);
             self.uses.needs.truncate(before.1);
             self.params.truncate(before.2);
@@ -82,7 +84,7 @@ impl Binder<'_> {
     }
 }
 
-/// The largest number after a `$` in the text.
+/// Returns the largest number after a `$` in the text.
 fn highest_parameter(text: &str) -> usize {
     let number = |piece: &str| {
         let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());

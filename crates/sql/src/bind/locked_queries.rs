@@ -17,7 +17,7 @@ pub(super) struct LockedQueries {
 pub struct LockedQuery {
     /// The query.
     pub query: BoundQuery,
-    /// The number of the parameter for its answer, from 0.
+    /// The number of the parameter for its result, from 0.
     pub place: usize,
     /// The type of the elements, if all its rows are wanted, as an array.
     pub list_of: Option<Ty>,

@@ -5,8 +5,8 @@
 //! 1. A qualified name keeps its meaning when tables get columns later.
 //! 2. A name stays as written if it has had two meanings, or if no qualified name says what it means.
 //!
-//! This module knows nothing about views. The caller binds the new text and compares the result with that of
-//! the old text.
+//! This module does not know views. The caller binds the new text and compares the result with that of the
+//! old text.
 
 use super::Binder;
 use super::meanings::Meaning;
@@ -107,7 +107,7 @@ impl Binder<'_> {
         };
         self.meanings = self.without_trace(|b| {
             b.meanings = Some(meanings);
-            // The same expression has been bound before, so an error here would be no news.
+            // The same expression was bound before, so an error was already reported.
             let _known = b.expression(e, &mut apart);
             b.meanings.take()
         });
@@ -122,8 +122,8 @@ pub(super) enum StarColumn<'a> {
     Merged(&'a str),
 }
 
-/// The relation whose name can qualify a column that the text names without a relation. `None` if the
-/// qualified name would mean another column, or none.
+/// Returns the relation whose name can qualify a column that the text names without a relation. Returns
+/// `None` if the qualified name would mean another column, or no column.
 fn holder<'s>(found: ColumnMatch, name: &str, scope: &'s Scope) -> Option<&'s Relation> {
     let (ordinal, t) = match found {
         ColumnMatch::Column(ordinal, t) => (ordinal, t),
@@ -137,8 +137,8 @@ fn holder<'s>(found: ColumnMatch, name: &str, scope: &'s Scope) -> Option<&'s Re
     (scope.find(Some(&relation.alias), name) == ColumnMatch::Column(ordinal, t)).then_some(relation)
 }
 
-/// The position of the first name or subquery of an item of FROM. Only parentheses of the item stand before
-/// it.
+/// Returns the position of the first name or subquery of an item of FROM. Only parentheses of the item stand
+/// before it.
 fn begin_of(factor: &TableFactor) -> Option<u32> {
     match factor {
         TableFactor::Table(table) => table.name.place().position(),

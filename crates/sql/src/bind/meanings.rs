@@ -1,4 +1,5 @@
-//! Collects what the names of a text meant when it was bound, and makes a text with qualified names.
+//! Collects the meanings that the names of a text had when it was bound, and makes a text with qualified
+//! names.
 //!
 //! Invariants
 //! 1. A name that has had two meanings stays as written.
@@ -34,7 +35,7 @@ pub(super) enum Extent {
     Relations,
 }
 
-/// What names meant while a query was bound, by their positions in the text.
+/// The meanings that names had while a query was bound, by their positions in the text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Meanings {
     places: BTreeMap<u32, Meaning>,
@@ -102,9 +103,9 @@ impl Meanings {
     }
 }
 
-/// The two changes of text that turn a NATURAL join into a join with USING of `columns`. `right` is the index
-/// of a token in the right side of this join. Without common columns, it becomes a CROSS JOIN or a join ON
-/// true.
+/// Returns the two changes of text that turn a NATURAL join into a join with USING of `columns`. `right` is
+/// the index of a token in the right side of this join. Without common columns, it becomes a CROSS JOIN or a
+/// join ON true.
 fn natural_join(
     tokens: &[Token<'_>],
     right: usize,

@@ -8,7 +8,7 @@
 //! 3. A statement with an unsupported part is refused (0A000). The binder ignores only what PostgreSQL lets
 //!    an implementation ignore: UNLOGGED, fillfactor, FREEZE.
 //!
-//! This module knows nothing about rows and transactions. The binder reads the catalog.
+//! This module does not know rows or transactions. The binder reads the catalog.
 
 pub mod aggregate;
 pub mod alter;
@@ -90,8 +90,8 @@ use crate::ty::{Ty, Typed};
 /// The maximum nesting depth of expressions.
 const DEPTH_MAX: usize = 256;
 
-/// The stack space for one level. It is more than one level needs in an unoptimized program, where a view
-/// within a view takes about 40 KiB.
+/// The stack space for one level. One level needs less, even in an unoptimized program, where a view within a
+/// view takes about 40 KiB.
 const LEVEL_STACK_BYTES: usize = 256 << 10;
 
 /// The maximum number of FROM items in a statement. The runner of general queries walks them by recursion. A
@@ -109,8 +109,8 @@ const PARAM_MAX: usize = 65_535;
 pub struct Binder<'c> {
     /// The catalog that names refer to.
     pub catalog: &'c Catalog,
-    /// The search path for names without a schema. `None` for a stored text, whose names are searched in
-    /// `public`.
+    /// The search path for names without a schema. It is `None` for a stored text, whose names are searched
+    /// in `public`.
     path: Option<&'c Path>,
     /// The meanings of names, collected for a text to store.
     meanings: Option<Meanings>,
@@ -123,21 +123,21 @@ pub struct Binder<'c> {
     depth: usize,
     /// Literals in the select list of INSERT ... SELECT stay untyped until the column is known.
     keep_unknown: bool,
-    /// The number of CASE, COALESCE and WITH forms around the current expression. If a constant there cannot
-    /// be computed, this is an error only when the constant is needed.
+    /// The number of CASE, COALESCE and WITH forms around the current expression. If a constant in such a
+    /// form cannot be computed, this is an error only when the constant is needed.
     choices: usize,
     /// Whether a query was bound again as a grouped query and failed again.
     failed_as_grouped: bool,
     /// The number of parts that were bound twice so far.
     probes: usize,
-    /// Whether the statement reads the catalog when it runs: system tables, catalog functions, OIDs with
-    /// names.
+    /// Whether the statement reads the catalog when it runs, for system tables, catalog functions, or OIDs
+    /// with names.
     pub reads_world: bool,
     /// Whether a parameter is an interval with fields. The fields apply to a literal but not to a parameter:
     /// '3' with DAY is three days, but `$1` is three seconds.
     pub has_interval_fields: bool,
-    /// Whether operators of a constant NULL keep their other operand. Set if the bound expression is only
-    /// examined.
+    /// Whether operators of a constant NULL keep their other operand. This is set if the bound expression is
+    /// only examined.
     keeps_operands: bool,
     /// Whether the text is stored. Its dates and intervals are read with the default styles.
     is_kept: bool,
@@ -215,7 +215,7 @@ impl<'c> Binder<'c> {
         Binder { path: Some(path), ..self }
     }
 
-    /// The schema and the name of an object that may exist.
+    /// Returns the schema and the name of an object that may exist.
     fn find_name(&mut self, name: &ast::ObjectName) -> Result<(String, String)> {
         let found = match self.path {
             Some(path) => path.find(self.catalog, name)?,
@@ -230,7 +230,7 @@ impl<'c> Binder<'c> {
         self.forced = true;
     }
 
-    /// The parameter types after binding. Fails with 42P18 if no use of a parameter set its type.
+    /// Returns the parameter types after binding. Fails with 42P18 if no use of a parameter set its type.
     pub fn param_types(&self) -> Result<Vec<Ty>> {
         let settle = |(i, t): (usize, &Ty)| match t {
             Ty::Unknown => Err(SqlError::new(
@@ -242,8 +242,8 @@ impl<'c> Binder<'c> {
         self.params.iter().enumerate().map(settle).collect()
     }
 
-    /// Takes the relations that the statement reads, with the role whose rights are checked. Called once,
-    /// after binding.
+    /// Takes the relations that the statement reads, with the role whose rights are checked. The caller does
+    /// this once, after binding.
     pub fn take_needs(&mut self) -> Vec<Need> {
         std::mem::take(&mut self.uses.needs)
     }
@@ -253,12 +253,12 @@ impl<'c> Binder<'c> {
         self.uses.need(Needed::Relation { object, schema: schema.to_owned() });
     }
 
-    /// Whether the bound statement is valid only for this version of the catalog.
+    /// Returns whether the bound statement is valid only for this version of the catalog.
     pub fn is_of_version(&self) -> bool {
         self.uses.sequence || !self.uses.views.is_empty()
     }
 
-    /// The position in the text where a part of the tree begins.
+    /// Returns the position in the text where a part of the tree begins.
     fn at(&self, node: &impl Placed) -> Option<u32> {
         node.place().position()
     }

@@ -25,7 +25,7 @@ struct Signature {
 
 const MOMENT: &[&str] = &["year", "month", "mday", "hour", "min", "sec"];
 
-/// What `pg_proc.proargnames` of PostgreSQL 15 has of the functions that Varve has.
+/// The content of `pg_proc.proargnames` in PostgreSQL 15, for the functions that Varve has.
 const SIGNATURES: &[Signature] = &[
     of("make_interval", &["years", "months", "weeks", "days", "hours", "mins", "secs"], true),
     of("make_date", &["year", "month", "day"], false),
@@ -42,7 +42,7 @@ const fn of(function: &'static str, names: &'static [&'static str], has_defaults
     Signature { function, names, has_defaults }
 }
 
-/// The names of the arguments in a call.
+/// Returns the names of the arguments in a call.
 pub(super) fn names(arguments: &[FunctionArg]) -> Result<Vec<Option<String>>> {
     let mut names: Vec<Option<String>> = Vec::with_capacity(arguments.len());
     for argument in arguments {
@@ -82,7 +82,7 @@ pub(super) fn placed(function: &str, names: &[Option<String>], bound: Vec<Bound>
 }
 
 impl Signature {
-    /// The place of each argument. `None` if a name is unknown or an argument is missing.
+    /// Returns the position of each argument, or `None` if a name is unknown or an argument is missing.
     fn places(&self, names: &[Option<String>]) -> Option<Vec<usize>> {
         if names.len() > self.names.len() || (!self.has_defaults && names.len() < self.names.len()) {
             return None;

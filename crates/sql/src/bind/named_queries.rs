@@ -13,14 +13,14 @@ use crate::plan::{Shared, Source};
 use crate::sink::Origin;
 use crate::ty::Typed;
 
-/// The queries that WITH has named, as far as they are in reach.
+/// The queries that WITH has named and that the bound part can use.
 #[derive(Debug, Default)]
 pub(super) struct NamedQueries {
     /// The queries, innermost last.
     pub(super) queries: Vec<NamedQuery>,
-    /// Those of them whose bodies are being bound.
+    /// The queries among them whose bodies are being bound.
     pub(super) recursing: Vec<usize>,
-    /// How many recursive queries there are so far in the statement.
+    /// The number of recursive queries in the statement so far.
     pub(super) recursions: usize,
 }
 
@@ -29,11 +29,11 @@ pub(super) type Columns = Vec<(String, Typed)>;
 
 /// Rows of a named query.
 pub(super) struct NamedRows {
-    /// Where they come from.
+    /// The source of the rows.
     pub(super) source: Source,
     /// Names and types of their columns.
     pub(super) columns: Columns,
-    /// What the columns show.
+    /// The origins of the columns' values.
     pub(super) origins: Vec<Option<Origin>>,
 }
 
@@ -44,17 +44,17 @@ pub(super) struct NamedQuery {
     pub(super) name: String,
     /// Names for its columns, from the first on.
     pub(super) columns: Vec<String>,
-    /// What it is.
+    /// The query itself.
     pub(super) query: Rc<ast::Query>,
-    /// How many queries were around its WITH.
+    /// The number of queries around its WITH.
     pub(super) levels: usize,
-    /// WITH RECURSIVE: its name means itself in its body.
+    /// Whether its name means the query itself in its body (WITH RECURSIVE).
     pub(super) open: bool,
-    /// What all uses share.
+    /// The plan and the columns that all uses share.
     pub(super) shared: Option<(Arc<Shared>, Columns)>,
-    /// What its columns show.
+    /// The origins of its columns' values.
     pub(super) origins: Vec<Option<Origin>>,
-    /// Its second part is being bound.
+    /// The work table, while the second part of the query is bound.
     pub(super) work: Option<WorkTable>,
 }
 
@@ -65,8 +65,8 @@ pub(super) struct WorkTable {
     pub(super) id: usize,
     /// Names and types of its columns.
     pub(super) columns: Columns,
-    /// How often they were named.
+    /// The number of uses of its name.
     pub(super) uses: usize,
-    /// How many subqueries in expressions were around the second part.
+    /// The number of subqueries in expressions around the second part.
     pub(super) subqueries: usize,
 }

@@ -52,7 +52,7 @@ pub fn alters(table: &TableDef, action: &TableAction) -> Result<()> {
             let message = format!("inherited constraint \"{name}\" must be renamed in child tables too");
             if is_check { refused(message) } else { Ok(()) }
         }
-        // These actions change only the table itself, also without ONLY.
+        // These actions change only the table itself, even without ONLY.
         TableAction::Rename(_)
         | TableAction::SetSchema(_)
         | TableAction::SetOptions(_)

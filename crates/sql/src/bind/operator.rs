@@ -5,7 +5,7 @@
 //!    these types. For example, integers of different widths are compared directly. So an index on the column
 //!    can be used.
 //!
-//! This module knows nothing about functions and evaluation.
+//! This module does not know functions or evaluation.
 
 use varve_engine::Value;
 
@@ -18,7 +18,7 @@ use crate::eval::arith::{ArithOp, Class};
 use crate::eval::{CmpOp, Expr, Like};
 use crate::ty::{Ty, Typed};
 
-/// The comparison that an operator token stands for.
+/// Returns the comparison that an operator token stands for.
 pub fn comparison(op: &BinaryOperator) -> Option<CmpOp> {
     Some(match op {
         BinaryOperator::Eq => CmpOp::Eq,
@@ -48,7 +48,7 @@ fn arithmetic(op: &BinaryOperator) -> Option<ArithOp> {
 }
 
 impl Binder<'_> {
-    /// The operators `~`, `~*`, `!~` and `!~*`.
+    /// Binds the operators `~`, `~*`, `!~` and `!~*`.
     fn regex(
         &mut self,
         left: Bound,
@@ -169,7 +169,7 @@ impl Binder<'_> {
         }
         // A char(n) that is compared with a text is cast to text. The cast stays visible in the expression,
         // so no index in the order of char(n) is used for it. A char without a length may end with blanks,
-        // which do not count in comparisons, so it is cast as well.
+        // which do not count in comparisons. So it is cast, too.
         let shield = |b: Bound, other: Ty| {
             let is_bare = b.t.length().is_none() && !matches!(b.expr, Expr::Param(_) | Expr::Const(_));
             let is_like_it = matches!(other, Ty::Char | Ty::Varchar) || !other.is_text();
@@ -254,8 +254,7 @@ impl Binder<'_> {
         Ok(Bound { expr, t: Typed::plain(result), at })
     }
 
-    /// Binds `||` with an array on one side. An untyped operand on the other side is taken for an array as
-    /// well.
+    /// Binds `||` with an array on one side. An untyped operand on the other side is taken for an array, too.
     fn concat_array(&mut self, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
         let types = (left.t.ty, right.t.ty);
         let is_array = |t: Ty| t.element().is_some() || t == Ty::Unknown;
@@ -393,7 +392,7 @@ fn class_of(ty: Ty) -> Option<Class> {
     })
 }
 
-/// The type that an untyped operand gets from the known type of the other operand.
+/// Returns the type that an untyped operand gets from the known type of the other operand.
 fn unknown_beside(op: ArithOp, known: Ty) -> Ty {
     match known {
         Ty::Date if op == ArithOp::Add => Ty::Int4,
@@ -405,7 +404,7 @@ fn unknown_beside(op: ArithOp, known: Ty) -> Ty {
 
 type Signature = (Class, (Ty, Ty), Ty);
 
-/// The class, the operand types and the result type of an arithmetic operator.
+/// Returns the class, the operand types and the result type of an arithmetic operator.
 fn signature(op: ArithOp, l: Ty, r: Ty) -> Option<Signature> {
     if matches!(op, ArithOp::ShiftLeft | ArithOp::ShiftRight) && r == Ty::Int8 {
         return None;
@@ -454,12 +453,12 @@ fn number_signature(op: ArithOp, wide: Ty, left: Ty) -> Option<Signature> {
     }
 }
 
-/// Error 42883: the operator does not exist for these two types.
+/// Returns the error 42883: the operator does not exist for these two types.
 pub fn no_operator(symbol: &str, l: Ty, r: Ty, at: Option<u32>) -> SqlError {
     no_operator_of(symbol, l.name(), r.name(), at)
 }
 
-/// Error 42883: the operator does not exist for the types with these names.
+/// Returns the error 42883: the operator does not exist for the types with these names.
 pub fn no_operator_of(symbol: &str, l: &str, r: &str, at: Option<u32>) -> SqlError {
     let message = format!("operator does not exist: {l} {symbol} {r}");
     SqlError::new(SqlState::UNDEFINED_FUNCTION, message)

@@ -1,4 +1,4 @@
-//! Sort orders: which types can be sorted, and in which direction a statement asks for.
+//! Checks which types can be sorted, and reads the direction of a sort key.
 
 use varve_engine::ColumnType;
 
@@ -34,7 +34,7 @@ pub(super) fn check_orderable(column_type: ColumnType) -> Result<()> {
     Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).with_hint(hint))
 }
 
-/// Whether rows are sorted from the last to the first.
+/// Returns whether rows are sorted from the last to the first.
 pub(super) fn is_descending(direction: Direction) -> Result<bool> {
     match direction {
         Direction::Ascending => Ok(false),

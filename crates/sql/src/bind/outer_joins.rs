@@ -50,7 +50,7 @@ fn reduce_join(join: &mut Join, columns: Range<usize>, hold: &[Expr]) {
     }
 }
 
-/// The kind of a join, if conditions reject the rows in which a side is filled with NULLs.
+/// Returns the kind of a join, if conditions reject the rows in which a side is filled with NULLs.
 fn reduced(kind: JoinKind, rejects_left: impl Fn() -> bool, rejects_right: impl Fn() -> bool) -> JoinKind {
     match kind {
         JoinKind::Inner => JoinKind::Inner,
@@ -66,7 +66,7 @@ fn reduced(kind: JoinKind, rejects_left: impl Fn() -> bool, rejects_right: impl 
     }
 }
 
-/// Whether the condition cannot hold if these columns are NULL.
+/// Returns whether the condition cannot hold if these columns are NULL.
 fn rejects(condition: &Expr, columns: &Range<usize>) -> bool {
     let column = |n| if columns.contains(&n) { Outcomes::NULL } else { Outcomes::ANY };
     let reads_them = || {
@@ -78,13 +78,13 @@ fn rejects(condition: &Expr, columns: &Range<usize>) -> bool {
         || planted("sql: any condition reduces an outer join") && reads_them()
 }
 
-/// Whether the join or a join in it is an outer join.
+/// Returns whether the join or a join in it is an outer join.
 fn has_outer(join: &Join) -> bool {
     let inner = |side: &Source| matches!(side, Source::Join(join) if has_outer(join));
     join.kind != JoinKind::Inner || inner(&join.left) || inner(&join.right)
 }
 
-/// A condition of a join whose first column has this number in the joined row.
+/// Returns a condition of a join whose first column has this number in the joined row.
 fn shifted(mut condition: Expr, first: usize) -> Expr {
     condition.walk_mut(&mut |e| {
         if let Expr::Column(n) = e {

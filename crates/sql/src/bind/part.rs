@@ -31,7 +31,7 @@ pub type ValueOf<'a> = &'a dyn Fn(&Expr) -> Result<Value>;
 const INVALID_OBJECT_DEFINITION: SqlState = SqlState("42P17");
 
 impl Binder<'_> {
-    /// The condition for a row of the named part, if the statement names one.
+    /// Returns the condition for a row of the named part, if the statement names one.
     pub(super) fn part_condition(&mut self, scope: &Scope) -> Result<Option<Expr>> {
         let Some(part) = self.part.take() else { return Ok(None) };
         if scope.relations.len() != 1 {
@@ -138,7 +138,7 @@ impl Binder<'_> {
     }
 }
 
-/// The condition that a row is in a part.
+/// Returns the condition that a row is in a part.
 fn condition(partitions: &Partitions, bound: &Bound) -> Expr {
     let number = |n: i64| Expr::Const(Value::Int8(n));
     let columns = || partitions.columns.iter().map(|c| Expr::Column(*c));
@@ -195,17 +195,17 @@ fn only_like_it(edges: Vec<Edge>) -> Result<Vec<Edge>> {
     }
 }
 
-/// 42P16
+/// Returns the error 42P16.
 fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
 }
 
-/// 42P17
+/// Returns the error 42P17.
 fn not_partitioned(name: &str) -> SqlError {
     SqlError::new(INVALID_OBJECT_DEFINITION, format!("\"{name}\" is not partitioned"))
 }
 
-/// PARTITION BY HASH or RANGE (columns)
+/// Binds PARTITION BY HASH or RANGE (columns).
 pub(super) fn partition_key(
     by: &PartitionBy,
     columns: &[ColumnDef],
@@ -257,7 +257,7 @@ pub(super) fn check_unique_key(
     Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail))
 }
 
-/// The partition key of an existing table.
+/// Returns the partition key of an existing table.
 pub(super) fn partition_by(table: &TableDef) -> Option<&[usize]> {
     table.partitions.as_ref().map(|p| p.columns.as_slice())
 }

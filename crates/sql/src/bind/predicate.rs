@@ -1,11 +1,11 @@
 //! Binds predicates and CASE, which compare one operand with several others.
 //!
 //! Invariants
-//! 1. The shared operand is computed once for a row, however often the bound expression uses it.
+//! 1. The shared operand is computed once for a row, even if the bound expression uses it several times.
 //! 2. A `Let` is an expression that names values and uses them in its body. The body uses only the values of
 //!    its own `Let`, never those of an outer one, because evaluation stores the values of one `Let` only.
 //!
-//! This module knows nothing about statements and plain operators.
+//! This module does not know statements or plain operators.
 
 use super::Binder;
 use super::bound::Bound;
@@ -30,8 +30,8 @@ impl Binder<'_> {
         })
     }
 
-    /// Like `once`, for several operands. A cheap operand, such as a column or a constant, is used directly
-    /// instead of through a `Let`, so that the planner can still use an index for it.
+    /// Does the same as `once` for several operands. A cheap operand, such as a column or a constant, is used
+    /// directly instead of through a `Let`, so that the planner can still use an index for it.
     pub(super) fn once_each(
         &mut self,
         operands: Vec<Bound>,
@@ -287,7 +287,7 @@ impl Binder<'_> {
     }
 }
 
-/// Whether the value depends on the row of this query.
+/// Returns whether the value depends on the row of this query.
 fn reads_column(e: &Expr) -> bool {
     let mut found = false;
     e.walk(&mut |e| found |= matches!(e, Expr::Column(_) | Expr::Slot(_)));
@@ -325,7 +325,7 @@ fn listed(equal: &[Expr]) -> Option<(Expr, Vec<Expr>)> {
     Some((operand, items))
 }
 
-/// Whether both expressions are the same column, slot or held value, perhaps with the same casts.
+/// Returns whether both expressions are the same column, slot or held value, perhaps with the same casts.
 fn is_same(a: &Expr, b: &Expr) -> bool {
     match (a, b) {
         (Expr::Column(m), Expr::Column(n)) | (Expr::Slot(m), Expr::Slot(n)) => m == n,

@@ -51,7 +51,7 @@ impl Binder<'_> {
         let says_so = !s.group_by.is_empty() || s.having.is_some();
         let (mut late, uses) = (false, self.work_uses());
         match self.select_as(says_so, s, q, &mut late) {
-            // The enclosing queries do not repeat this.
+            // The outer queries do not bind this query again.
             Err(_) if late && !self.failed_as_grouped => {
                 self.set_work_uses(&uses);
                 let again = self.select_as(true, s, q, &mut false);
@@ -202,8 +202,8 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Whether the query is forced to the runner of general queries. A query with volatile functions or row
-    /// locks is not forced: only the executor handles sequences and locks.
+    /// Returns whether the query is forced to the runner of general queries. A query with volatile functions
+    /// or row locks is not forced: only the executor handles sequences and locks.
     fn is_forced(&self, select: &Select) -> bool {
         self.forced && select.lock.is_none() && !select.expressions().any(Expr::is_volatile)
     }
@@ -323,8 +323,8 @@ fn is_distinct(s: &ast::Select, items: &Items) -> Result<bool> {
     Ok(distinct)
 }
 
-/// Refuses what a grouped query must not contain. If the query was not `grouped` from the start, it may have
-/// bound columns without grouping.
+/// Refuses expressions that a grouped query must not contain. If the query was not `grouped` from the start,
+/// it may have bound columns without grouping.
 fn check_grouped(
     grouped: bool,
     items: &Items,
@@ -342,7 +342,7 @@ fn check_grouped(
     Ok(())
 }
 
-/// The types of the input values of the outputs.
+/// Returns the types of the input values of the outputs.
 fn row_types(select: &Select, scope: &Scope) -> Vec<Typed> {
     let mut row: Vec<Typed> = match &select.aggregate {
         Some(aggregate) => {
@@ -360,7 +360,8 @@ fn row_types(select: &Select, scope: &Scope) -> Vec<Typed> {
     row
 }
 
-/// Puts the filter into the access path as far as it goes, and drops ORDER BY if the path delivers it.
+/// Moves the conditions that the access path can use from the filter into the path. Drops ORDER BY if the
+/// path returns the rows in this order.
 fn place_filter(select: &mut Select) {
     let conditions = select.filter.take().map(access::conjuncts).unwrap_or_default();
     let order = wanted_order(select);
@@ -393,7 +394,7 @@ fn place_filter(select: &mut Select) {
     select.source = Source::Table(target);
 }
 
-/// The columns that a query over one table reads.
+/// Returns the columns that a query over one table reads.
 fn columns_read(select: &Select) -> Vec<usize> {
     let mut columns = Vec::new();
     for expression in select.expressions() {
@@ -402,8 +403,8 @@ fn columns_read(select: &Select) -> Vec<usize> {
     columns
 }
 
-/// ORDER BY as plain columns in one direction, with NULL where an index has it. Returns `None` for any other
-/// ORDER BY.
+/// Returns ORDER BY as plain columns in one direction, with NULL where an index has it. Returns `None` for
+/// any other ORDER BY.
 fn wanted_order(select: &Select) -> Option<WantedOrder> {
     let first = select.order.first()?;
     if select.aggregate.is_some() || select.distinct {

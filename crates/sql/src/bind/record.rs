@@ -5,7 +5,7 @@
 //! 1. A column `k` that holds rows is stored as one column for each field, named `k.field`. An expression may
 //!    use one field. An expression that uses the whole row is refused.
 //!
-//! This module knows nothing about row constructors (`row`).
+//! This module does not know row constructors (`row`).
 
 use super::Binder;
 use super::bound::Bound;
@@ -17,7 +17,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::names::fold;
 
 impl Binder<'_> {
-    /// Binds `(f(x)).field` or `(t.k).field`. `None` if the expression is neither.
+    /// Binds `(f(x)).field` or `(t.k).field`. Returns `None` if the expression is neither.
     pub(super) fn field(&mut self, root: &Ast, field: &Ident, scope: &mut Scope) -> Option<Result<Bound>> {
         match root {
             Ast::Nested(inner) => self.field(inner, field, scope),
@@ -70,7 +70,7 @@ fn of_field(column: &str, field: &str) -> String {
 }
 
 /// Rewrites a query in FROM: a call that returns rows of several columns becomes one item for each field.
-/// `None` if the select list has no such call.
+/// Returns `None` if the select list has no such call.
 pub(super) fn fields_apart(query: &ast::Query) -> Option<ast::Query> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     if !select.projection.iter().any(|item| rows_in(item).is_some()) {

@@ -17,7 +17,7 @@ use crate::ty::Typed;
 /// The items of FROM that have been bound so far.
 #[derive(Debug)]
 pub(super) struct BoundFrom {
-    /// Where the rows come from.
+    /// The source of the rows.
     pub(super) source: Source,
     /// The names of the relations and of their columns.
     pub(super) relations: Vec<Relation>,
@@ -36,7 +36,7 @@ impl BoundFrom {
         BoundFrom { source, relations: vec![relation], ..BoundFrom::nothing() }
     }
 
-    /// The number of columns of all relations.
+    /// Returns the number of columns of all relations.
     pub(super) fn width(&self) -> usize {
         self.relations.iter().map(|r| r.columns.len()).sum()
     }
@@ -46,13 +46,13 @@ impl BoundFrom {
     }
 }
 
-/// The relation of a table in FROM, under its alias if it has one.
+/// Returns the relation of a table in FROM, under its alias if it has one.
 pub(super) fn relation_of(table: &TableDef, alias: Option<&ast::TableAlias>) -> Result<Relation> {
     let columns = table.columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type)));
     Ok(named(&table.name, columns.collect(), table.key_columns(), alias)?.showing(table.id.0))
 }
 
-/// The relation of a table with these columns and key, under its alias if it has one.
+/// Returns the relation of a table with these columns and key, under its alias if it has one.
 pub(super) fn named(
     table: &str,
     mut columns: Vec<(String, Typed)>,
@@ -71,7 +71,7 @@ pub(super) fn named(
     Ok(Relation { alias: name, hidden, columns, key: key.to_vec(), ..Relation::unnamed() })
 }
 
-/// The relation of a query in FROM. Its columns are renamed by WITH (`names`), then by its alias.
+/// Returns the relation of a query in FROM. Its columns are renamed by WITH (`names`), then by its alias.
 pub(super) fn query_relation(
     bound: BoundQuery,
     names: &[String],
@@ -82,7 +82,7 @@ pub(super) fn query_relation(
     relation_over(NamedRows { source: Source::Query(Box::new(bound.select)), columns, origins }, shown, alias)
 }
 
-/// The names and types of a query's columns. The first columns are renamed to `names`.
+/// Returns the names and types of a query's columns. The first columns are renamed to `names`.
 pub(super) fn renamed(bound: &BoundQuery, names: &[String]) -> Vec<(String, Typed)> {
     let columns = bound.columns.iter().zip(&bound.select.outputs);
     let mut columns: Vec<(String, Typed)> = columns.map(|(c, o)| (c.name.to_string(), o.t)).collect();
@@ -90,7 +90,7 @@ pub(super) fn renamed(bound: &BoundQuery, names: &[String]) -> Vec<(String, Type
     columns
 }
 
-/// The relation of these rows under the name `shown`. The alias may rename the columns.
+/// Returns the relation of these rows under the name `shown`. The alias may rename the columns.
 pub(super) fn relation_over(
     rows: NamedRows,
     shown: String,
@@ -106,8 +106,8 @@ pub(super) fn relation_over(
     Ok(BoundFrom::one(source, Relation { alias: shown, columns, origins, ..Relation::unnamed() }))
 }
 
-/// The cross join of both sides, to which a condition may be added later. Fails with 42712 if both sides have
-/// a relation of the same name.
+/// Returns the cross join of both sides, to which a condition may be added later. Fails with 42712 if both
+/// sides have a relation of the same name.
 pub(super) fn crossed(mut left: BoundFrom, right: BoundFrom) -> Result<BoundFrom> {
     let left_width = left.width();
     for mut relation in right.relations {
@@ -128,7 +128,7 @@ pub(super) fn crossed(mut left: BoundFrom, right: BoundFrom) -> Result<BoundFrom
     Ok(BoundFrom { source: Source::Join(Box::new(join)), ..left })
 }
 
-/// The column names that both sides of a NATURAL JOIN have, in the order of the left side.
+/// Returns the column names that both sides of a NATURAL JOIN have, in the order of the left side.
 pub(super) fn common_names(left: &BoundFrom, right: &BoundFrom) -> Vec<String> {
     let names = |from: &BoundFrom| -> Vec<String> {
         let scope = from.scope();

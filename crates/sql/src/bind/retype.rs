@@ -63,7 +63,7 @@ impl Binder<'_> {
         Ok(TypeChange { ordinal, column_type, value, keeps_values, default })
     }
 
-    /// The column's value, converted to the new type by an assignment cast (no USING).
+    /// Returns the column's value, converted to the new type by an assignment cast (no USING).
     fn converted(&mut self, column: &ColumnDef, ordinal: usize, to: ColumnType) -> Result<Expr> {
         let t = Typed::of_column(column.column_type);
         let own = Bound { expr: Expr::Column(ordinal), t, at: None };
@@ -78,7 +78,7 @@ impl Binder<'_> {
         self.assign(own, &column.name, to)
     }
 
-    /// The expression of USING, converted to the new type.
+    /// Returns the expression of USING, converted to the new type.
     fn transformed(
         &mut self,
         table: &TableDef,
@@ -102,7 +102,7 @@ impl Binder<'_> {
         self.assign(bound, &column.name, to)
     }
 
-    /// The text of the default after the change.
+    /// Returns the text of the default after the change.
     fn converted_default(&mut self, column: &ColumnDef, to: ColumnType) -> Result<Option<String>> {
         let Some(text) = &column.default else { return Ok(None) };
         let parsed = crate::parse::expression(text)?;
@@ -123,7 +123,7 @@ impl Binder<'_> {
     }
 }
 
-/// The name of a type as a definition writes it.
+/// Returns the name of a type as a definition writes it.
 fn written(t: ColumnType) -> String {
     let t = Typed::of_column(t);
     show::type_name(t.ty.oid(), t.typmod)
@@ -133,7 +133,7 @@ fn may_assign(from: Ty, to: Ty) -> bool {
     cast_level(from, to).is_some_and(|level| level <= CastLevel::Assignment)
 }
 
-/// Error 42804: the value cannot be cast automatically to the new type.
+/// Returns the error 42804: the value cannot be cast automatically to the new type.
 fn cannot_cast(what: &str, column: &str, to: ColumnType) -> SqlError {
     let to = Typed::of_column(to).ty.name();
     let message = format!("{what} \"{column}\" cannot be cast automatically to type {to}");
@@ -164,7 +164,8 @@ fn is_indexed(table: &TableDef, ordinal: usize) -> bool {
     table.key_columns().contains(&ordinal) || table.plain_indexes().any(|i| i.columns.contains(&ordinal))
 }
 
-/// Whether every value of type `from` is also a value of type `to`, with the same bytes in rows and in keys.
+/// Returns whether every value of type `from` is also a value of type `to`, with the same bytes in rows and
+/// in keys.
 fn keeps_form(from: ColumnType, to: ColumnType) -> bool {
     use ColumnType::{Char, Numeric, Rounded, Text, Varchar};
     match (from, to) {

@@ -19,7 +19,8 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::ty::{Ty, Typed};
 
-/// The fields of `(a, b)` or `ROW (a, b)`, however many parentheses are around it.
+/// Returns the fields of `(a, b)` or `ROW (a, b)`, even if parentheses are around it. Returns `None` for any
+/// other expression.
 pub(super) fn fields_of(written: &Ast) -> Option<Vec<&Ast>> {
     match written.unnested() {
         Ast::Tuple(items) | Ast::Row(items, _) => Some(items.iter().collect()),
@@ -28,8 +29,8 @@ pub(super) fn fields_of(written: &Ast) -> Option<Vec<&Ast>> {
 }
 
 impl Binder<'_> {
-    /// Binds a binary operator with rows as operands. `None` if neither operand is a row, or if the operator
-    /// has no rule for rows.
+    /// Binds a binary operator with rows as operands. Returns `None` if neither operand is a row, or if the
+    /// operator has no rule for rows.
     pub(super) fn row_operation(
         &mut self,
         left: &Ast,
@@ -182,8 +183,8 @@ impl Binder<'_> {
         Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: self.at(row) })
     }
 
-    /// `(a, b) IS NULL` is true if all fields are NULL, `(a, b) IS NOT NULL` if no field is NULL. A field
-    /// that is itself a row counts as not NULL, whatever it contains.
+    /// Binds `(a, b) IS [NOT] NULL`. `IS NULL` is true if all fields are NULL, `IS NOT NULL` is true if no
+    /// field is NULL. A field that is itself a row counts as not NULL, even if all of its fields are NULL.
     pub(super) fn row_is_null(&mut self, row: &[&Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
         let tests = row.iter().map(|field| match fields_of(field) {
             Some(_) => Ok(Expr::Const(Value::Bool(negated))),

@@ -28,19 +28,19 @@ pub(super) struct Condition {
     pub columns: Vec<usize>,
 }
 
-/// The relation that expressions over a table see.
+/// Returns the relation that expressions over a table see.
 pub(super) fn relation_of(table: &TableDef) -> Relation {
     relation(&table.name, &table.columns)
 }
 
-/// The relation for a table that exists or is being defined.
+/// Returns the relation for a table that exists or is being defined.
 fn relation(name: &str, columns: &[ColumnDef]) -> Relation {
     let columns = columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type))).collect();
     Relation { alias: name.to_owned(), columns, ..Relation::unnamed() }
 }
 
 impl Binder<'_> {
-    /// The rules that new rows of a table must fulfil.
+    /// Returns the rules that new rows of a table must fulfil.
     pub fn rules(&mut self, table: &TableDef) -> Result<Rules> {
         let mut checks = Vec::with_capacity(table.checks.len());
         for check in &table.checks {
@@ -53,7 +53,7 @@ impl Binder<'_> {
         Ok(Rules { checks: checks.into(), part: self.part.clone(), refers, is_referred: false })
     }
 
-    /// The rules for an UPDATE that assigns these columns.
+    /// Returns the rules for an UPDATE that assigns these columns.
     pub(super) fn rules_of_update(&mut self, table: &TableDef, assigned: &[usize]) -> Result<Rules> {
         let touches = |columns: &[usize]| columns.iter().any(|c| assigned.contains(c));
         Ok(Rules {
@@ -111,15 +111,15 @@ impl Binder<'_> {
         Ok(Condition { text, columns: columns_of(&bound) })
     }
 
-    /// The text of an expression over a table as the catalog stores it. The text names columns without their
-    /// table. Fails if it does not bind to `meant` again.
+    /// Returns the text of an expression over a table as the catalog stores it. The text names columns
+    /// without their table. Fails if it does not bind to `meant` again.
     pub(super) fn kept_text(&mut self, text: &str, table: &TableDef, meant: &Bound) -> Result<String> {
         let text = without_qualifier(text, &table.name)?;
         self.same_expression(&text, table, meant)?;
         Ok(text)
     }
 
-    /// The stored text of an expression after the column `from` is renamed to `to`.
+    /// Returns the stored text of an expression after the column `from` is renamed to `to`.
     pub(super) fn renamed_text(
         &mut self,
         text: &str,
@@ -145,7 +145,7 @@ impl Binder<'_> {
             .with_hint("Varve cannot keep this expression as text; write it in another way."))
     }
 
-    /// The stored text of a condition after the column `from` is renamed to `to`.
+    /// Returns the stored text of a condition after the column `from` is renamed to `to`.
     pub(super) fn renamed_condition(
         &mut self,
         text: &str,
@@ -174,14 +174,14 @@ impl Binder<'_> {
     }
 }
 
-/// Whether an expression contains a subquery.
+/// Returns whether an expression contains a subquery.
 pub(super) fn has_subquery(e: &Expr) -> bool {
     let mut found = false;
     e.walk(&mut |node| found |= matches!(node, Expr::Subquery(..)));
     found
 }
 
-/// The ordinals of the columns that an expression over a table's row uses.
+/// Returns the ordinals of the columns that an expression over a table's row uses.
 pub(super) fn columns_of(e: &Expr) -> Vec<usize> {
     let mut columns = Vec::new();
     e.walk(&mut |node| {
@@ -232,7 +232,7 @@ fn with_new_name(text: &str, from: &str, to: &str) -> Result<String> {
     Ok(out)
 }
 
-/// Error 42710: a constraint of this name exists already.
+/// Returns the error 42710: a constraint of this name exists already.
 pub(super) fn constraint_exists(name: &str, table: &str, exists: bool) -> SqlError {
     let message = match exists {
         true => format!("constraint \"{name}\" for relation \"{table}\" already exists"),

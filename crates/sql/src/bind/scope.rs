@@ -4,7 +4,7 @@
 //! 1. The columns of all relations of FROM are numbered one after the other, as in the input row.
 //! 2. In a grouped query, an expression outside of aggregates sees only group keys and aggregates.
 //!
-//! This module knows nothing about plans.
+//! This module does not know plans.
 
 use std::ops::Range;
 
@@ -26,12 +26,13 @@ pub struct Relation {
     pub hidden: Option<String>,
     /// Names and types of the columns.
     pub columns: Vec<(String, Typed)>,
-    /// For each column, the column of a table or view that it shows, if that is known. May be shorter than
-    /// `columns`.
+    /// For each column, the column of a table or view that it shows, if that is known. The list may be
+    /// shorter than `columns`.
     pub origins: Vec<Option<Origin>>,
     /// Whether some columns are fields of a column that holds rows of a function (`record`).
     pub has_records: bool,
-    /// The ordinals of the primary key's columns within the relation. Empty if there is no primary key.
+    /// The ordinals of the primary key's columns within the relation. The list is empty if there is no
+    /// primary key.
     pub key: Vec<usize>,
     /// The ordinal of the relation's first column in the input row.
     pub first: usize,
@@ -87,7 +88,7 @@ pub struct Grouping {
     /// The columns of each relation whose whole primary key is among the keys. The key determines these
     /// columns, so they may be used outside of aggregates.
     pub keyed: Vec<Range<usize>>,
-    /// The grouping sets, each as slots of keys. Empty if rows are grouped by all keys only.
+    /// The grouping sets, each as slots of keys. The list is empty if rows are grouped by all keys only.
     pub sets: Vec<Box<[usize]>>,
 }
 
@@ -107,8 +108,8 @@ pub struct Windows {
     pub refused: Option<&'static str>,
 }
 
-/// The temporary slot number of the first window call. Aggregates have temporary numbers too: these count
-/// down from the largest number, so the two kinds never meet.
+/// The temporary slot number of the first window call. Aggregates have temporary numbers, too, which count
+/// down from the largest number. So the two kinds never meet.
 pub const WINDOW_SLOT: usize = usize::MAX / 2;
 
 /// Calls of set-returning functions of a query, while its outputs are bound.
@@ -132,23 +133,23 @@ pub struct Scope {
     pub relations: Vec<Relation>,
     /// Merged columns of USING and NATURAL. The columns of the outermost join come first.
     pub merged: Vec<Merged>,
-    /// Set while the items of a grouped query are bound.
+    /// The keys and aggregates, while the items of a grouped query are bound.
     pub grouping: Option<Grouping>,
     /// The name of the clause that is being bound, if this clause must not have aggregates. Errors show it.
     pub no_aggregates: Option<&'static str>,
-    /// Set while expressions are bound that may have window functions.
+    /// The window calls, while expressions are bound that may have them.
     pub windows: Option<Windows>,
-    /// Set while expressions are bound that may have set-returning functions.
+    /// The calls of set-returning functions, while expressions are bound that may have them.
     pub sets: Option<Sets>,
 }
 
 impl Scope {
-    /// A scope with the columns of one relation.
+    /// Returns a scope with the columns of one relation.
     pub fn of(relation: Relation) -> Scope {
         Scope { relations: vec![relation], ..Scope::default() }
     }
 
-    /// The column of this name, in all relations or in the relation that `qualifier` names.
+    /// Returns the column of this name, in all relations or in the relation that `qualifier` names.
     pub fn find(&self, qualifier: Option<&str>, name: &str) -> ColumnMatch {
         let asked = self.relations.iter().filter(|r| qualifier.is_none_or(|q| q == r.alias));
         let columns = asked.flat_map(|r| r.columns_of(name));
@@ -164,12 +165,12 @@ impl Scope {
         )
     }
 
-    /// Whether a merged column replaces the column with this ordinal.
+    /// Returns whether a merged column replaces the column with this ordinal.
     pub fn is_merged(&self, ordinal: usize) -> bool {
         self.merged.iter().any(|m| m.hides.contains(&ordinal))
     }
 
-    /// The number of columns of the input row.
+    /// Returns the number of columns of the input row.
     pub fn width(&self) -> usize {
         self.relations.iter().map(|r| r.first + r.columns.len()).max().unwrap_or(0)
     }
@@ -188,13 +189,13 @@ impl Scope {
         self.sets.as_mut().and_then(|sets| std::mem::replace(&mut sets.refused, what))
     }
 
-    /// The relation of this name.
+    /// Returns the relation of this name.
     pub fn relation(&self, alias: &str) -> Option<&Relation> {
         self.relations.iter().find(|r| r.alias == alias)
     }
 
-    /// The column of a table or view that an output shows, if the output is a plain column (perhaps a group
-    /// key).
+    /// Returns the column of a table or view that an output shows, if the output is a plain column (perhaps a
+    /// group key).
     pub fn origin(&self, output: &Expr, t: Typed) -> Option<Origin> {
         let ordinal = match (output, &self.grouping) {
             (Expr::Column(ordinal), _) => *ordinal,
@@ -210,14 +211,14 @@ impl Scope {
         relation.origins.get(at).copied().flatten().filter(|_| relation.columns[at].1 == t)
     }
 
-    /// The relation that an ordinal of the input row belongs to.
+    /// Returns the relation that an ordinal of the input row belongs to.
     pub fn owner(&self, ordinal: usize) -> Option<&Relation> {
         self.relations.iter().rfind(|r| r.first <= ordinal)
     }
 }
 
 impl Merged {
-    /// The same merged column after `width` columns were put before its join.
+    /// Returns the same merged column after `width` columns were put before its join.
     pub fn moved(mut self, width: usize) -> Merged {
         self.first += width;
         self.hides.iter_mut().for_each(|n| *n += width);
@@ -229,7 +230,8 @@ impl Merged {
         self
     }
 
-    /// Whether this column merges, among others, all columns that `other` merges, under the same name.
+    /// Returns whether this column merges, among others, all columns that `other` merges, under the same
+    /// name.
     pub fn replaces(&self, other: &Merged) -> bool {
         self.name == other.name && other.hides.iter().all(|n| self.hides.contains(n))
     }
@@ -244,7 +246,7 @@ fn only(mut fits: impl Iterator<Item = ColumnMatch>) -> ColumnMatch {
 }
 
 impl Relation {
-    /// A relation that has no name and, so far, no columns.
+    /// Returns a relation that has no name and, so far, no columns.
     pub fn unnamed() -> Relation {
         Relation {
             alias: String::new(),
@@ -257,7 +259,7 @@ impl Relation {
         }
     }
 
-    /// The same relation, whose columns have the columns of this table or view as origins.
+    /// Returns the same relation, whose columns have the columns of this table or view as origins.
     #[must_use]
     pub fn showing(mut self, relation: Oid) -> Relation {
         let numbers = (1..).take(self.columns.len());
@@ -265,27 +267,28 @@ impl Relation {
         self
     }
 
-    /// The columns of this name: their ordinals in the input row, and their types. A query in FROM may have
-    /// several columns of one name.
+    /// Returns the columns of this name: their ordinals in the input row, and their types. A query in FROM
+    /// may have several columns of one name.
     fn columns_of(&self, name: &str) -> impl Iterator<Item = (usize, Typed)> {
         let columns = self.columns.iter().zip(self.first..);
         columns.filter(move |((n, _), _)| n == name).map(|((_, t), ordinal)| (ordinal, *t))
     }
 
-    /// Whether several columns of the relation have this name.
+    /// Returns whether several columns of the relation have this name.
     pub fn is_ambiguous(&self, name: &str) -> bool {
         self.columns_of(name).nth(1).is_some()
     }
 }
 
 impl Grouping {
-    /// The number of slots of a group: its keys, its aggregates, and the number of its grouping set if there
-    /// are grouping sets.
+    /// Returns the number of slots of a group: its keys, its aggregates, and the number of its grouping set
+    /// if there are grouping sets.
     pub fn width(&self) -> usize {
         self.keys.len() + self.calls.len() + usize::from(!self.sets.is_empty())
     }
 
-    /// The slot of a column that is a group key, or becomes one because the keys determine it.
+    /// Returns the slot of a column that is a group key. A column that the keys determine becomes a group
+    /// key.
     pub fn key_of_column(&mut self, column: usize, t: Typed) -> Option<usize> {
         let is_it = |b: &Bound| matches!(b.expr, Expr::Column(n) if n == column);
         if let Some(slot) = self.keys.iter().position(|(_, b)| is_it(b)) {
@@ -299,8 +302,8 @@ impl Grouping {
         Some(self.keys.len() - 1)
     }
 
-    /// The slot of a group key that is written like this expression. Constant keys are not found, because in
-    /// other expressions PostgreSQL computes the constant.
+    /// Returns the slot of a group key that is written like this expression. Constant keys are not found,
+    /// because in other expressions PostgreSQL computes the constant.
     pub fn key_of(&self, written: &ast::Expr) -> Option<usize> {
         let is_it = |(slot, (e, _)): &(usize, &(ast::Expr, Bound))| {
             e == written
@@ -310,13 +313,13 @@ impl Grouping {
         self.keys.iter().enumerate().find(is_it).map(|(slot, _)| slot)
     }
 
-    /// The slot of the constant key that is this item of the select list.
+    /// Returns the slot of the constant key that is this item of the select list.
     pub fn constant_of_item(&self, item: usize) -> Option<usize> {
         self.constants.iter().find(|(_, of)| *of == Some(item)).map(|(slot, _)| *slot)
     }
 
-    /// The slot of a constant key that is written like this expression, and is not an item of the select
-    /// list.
+    /// Returns the slot of a constant key that is written like this expression, and is not an item of the
+    /// select list.
     pub fn constant_of(&self, written: &ast::Expr) -> Option<usize> {
         let is_it = |(slot, item): &&(usize, Option<usize>)| item.is_none() && self.keys[*slot].0 == *written;
         self.constants.iter().find(is_it).map(|(slot, _)| *slot)

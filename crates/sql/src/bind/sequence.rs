@@ -67,13 +67,13 @@ pub fn identity(table: &str, column: &mut ColumnDef, kind: Identity) -> Result<(
     Ok(())
 }
 
-/// A new sequence with these options.
+/// Returns a new sequence with these options.
 pub fn sequence_of(schema: String, name: String, options: &SequenceOptions) -> Result<NewSequence> {
     let (new, _) = settled(NewSequence::ascending(schema, name), options, true)?;
     Ok(new)
 }
 
-/// The sequence after ALTER SEQUENCE, and the value of RESTART if this option is given.
+/// Returns the sequence after ALTER SEQUENCE, and the value of RESTART if this option is given.
 pub fn changed(old: &SequenceDef, options: &SequenceOptions) -> Result<(NewSequence, Option<i64>)> {
     settled(NewSequence::of(old), options, false)
 }
@@ -167,7 +167,7 @@ fn bounds_of(t: ColumnType) -> (i64, i64) {
     }
 }
 
-/// The column type that `serial`, `bigserial` or `smallserial` stands for.
+/// Returns the column type that `serial`, `bigserial` or `smallserial` stands for.
 pub(super) fn serial_type(t: &TypeName) -> Option<ColumnType> {
     let [name] = t.name.0.as_slice() else { return None };
     if !t.modifiers.is_empty() || t.is_array {

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. All sides get the same column types. As in PostgreSQL, the types are resolved pair by pair, from the
 //!    innermost pair outwards.
-//! 2. A chain of UNION is one operation with many sides, however long it is.
+//! 2. A chain of UNION is one operation with many sides, even if it is long.
 //!
 //! This module does not know how rows are compared.
 
@@ -92,7 +92,8 @@ impl Binder<'_> {
         Ok((done, types))
     }
 
-    /// The query with its outputs cast to `types`. With `blanks`, the casts keep the blanks of char(n).
+    /// Returns the query with its outputs cast to `types`. With `blanks`, the casts keep the blanks of
+    /// char(n).
     fn brought_to(&mut self, mut select: Select, types: &[Typed], blanks: bool) -> Result<Select> {
         self.settle_params(&mut select, types.iter().copied())?;
         let differs = |(o, t): (&Output, &Typed)| o.t.ty != t.ty || (t.ty == Ty::Char && o.t != *t);
@@ -209,8 +210,8 @@ impl Binder<'_> {
     }
 }
 
-/// The sides of a chain of UNION: `(a UNION b) UNION c` has the sides a, b and c, if both operators are UNION
-/// ALL or both are plain UNION.
+/// Returns the sides of a chain of UNION: `(a UNION b) UNION c` has the sides a, b and c, if both operators
+/// are UNION ALL or both are plain UNION.
 fn operands<'a>(written: &WrittenSetOperation<'a>) -> Vec<&'a SetExpr> {
     let (mut left, mut out) = (written.left, vec![written.right]);
     while let SetExpr::SetOperation { left: l, op, all, right } = left
@@ -225,7 +226,7 @@ fn operands<'a>(written: &WrittenSetOperation<'a>) -> Vec<&'a SetExpr> {
     out
 }
 
-/// The common types of columns with `types` and of the outputs of a query.
+/// Returns the common types of columns with `types` and of the outputs of a query.
 fn pair_types(kind: SetKind, types: &[Typed], side: &Select) -> Result<Vec<Typed>> {
     let name = kind.name();
     if types.len() != side.visible {

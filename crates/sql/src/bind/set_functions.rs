@@ -4,7 +4,7 @@
 
 use crate::ty::{Reg, Ty};
 
-/// What the rows of a set-returning function are.
+/// The kind of rows that a set-returning function returns.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RowsOf {
     /// generate_series
@@ -85,14 +85,14 @@ const FUNCTIONS: [(&str, RowsOf); 15] = [
     ("unnest", RowsOf::Elements),
 ];
 
-/// The type of the rows that the set-returning function of this name returns. `None` if the function returns
-/// one value, or does not exist.
+/// Returns the type of the rows that the set-returning function of this name returns. Returns `None` if the
+/// function returns one value, or does not exist.
 pub(super) fn rows_of(name: &str) -> Option<RowsOf> {
     FUNCTIONS.iter().find(|(n, _)| *n == name).map(|(_, rows)| *rows)
 }
 
-/// Like `rows_of`, for a call that must return one value for each row: `None` for functions with several
-/// columns.
+/// Does the same as `rows_of` for a call that must return one value for each row. So it returns `None` for
+/// functions with several columns.
 pub(super) fn values_of(name: &str) -> Option<RowsOf> {
     rows_of(name).filter(|rows| !matches!(rows, RowsOf::Columns(columns) if columns.len() > 1))
 }

@@ -23,7 +23,7 @@ use crate::eval::Expr;
 use crate::plan::{Expand, Output, Select, SetCall, SetFunction, Source};
 use crate::ty::{self, Ty, Typed};
 
-/// The index of the call that a temporary slot stands for.
+/// Returns the index of the call that a temporary slot stands for.
 fn call_of(slot: usize, count: usize) -> Option<usize> {
     SET_CALL_SLOT.checked_sub(slot).filter(|n| *n < count)
 }
@@ -51,7 +51,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Slot(SET_CALL_SLOT - (sets.calls.len() - 1)), t, at })
     }
 
-    /// The bound call of this function with these arguments.
+    /// Returns the bound call of this function with these arguments.
     fn set_of(
         &mut self,
         name: &str,
@@ -164,7 +164,7 @@ impl Binder<'_> {
     }
 }
 
-/// The reason why a set-returning function is not allowed here.
+/// Returns the reason why a set-returning function is not allowed here.
 fn refusal(scope: &Scope) -> Option<String> {
     let refused = scope.sets.as_ref().and_then(|sets| sets.refused);
     match (scope.no_aggregates, refused, &scope.sets) {
@@ -182,7 +182,7 @@ fn refusal(scope: &Scope) -> Option<String> {
     }
 }
 
-/// The type of the values of generate_series for bounds of these types, and the type of its step.
+/// Returns the type of the values of generate_series for bounds of these types, and the type of its step.
 pub(super) fn series_type(types: &[Ty]) -> Result<(Ty, Ty)> {
     let undefined = || super::call::undefined("generate_series", types);
     let ends = types.get(..2).ok_or_else(undefined)?;
@@ -213,12 +213,12 @@ pub(super) fn series_type(types: &[Ty]) -> Result<(Ty, Ty)> {
 }
 
 impl Sets {
-    /// The arguments of all calls, mutable.
+    /// Returns the arguments of all calls, to be changed.
     pub(super) fn arguments_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         self.calls.iter_mut().flat_map(|call| call.arguments.iter_mut().map(|(e, _)| e))
     }
 
-    /// The arguments of all calls.
+    /// Returns the arguments of all calls.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &Expr> {
         self.calls.iter().flat_map(|call| call.arguments.iter().map(|(e, _)| e))
     }

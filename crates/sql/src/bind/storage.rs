@@ -5,7 +5,7 @@
 //! Invariants
 //! 1. Errors have the same text as in PostgreSQL for options of the same type.
 //!
-//! This module knows nothing about the layout of pages and the syntax of the options.
+//! This module does not know the layout of pages or the syntax of the options.
 
 use varve_engine::{Algorithm, Compression, LeafLayout, StorageOptions};
 
@@ -34,12 +34,12 @@ struct Said {
     layout: Option<LeafLayout>,
 }
 
-/// The options of CREATE TABLE.
+/// Reads the options of CREATE TABLE.
 pub fn of_new_table(options: &[StorageOption]) -> Result<StorageOptions> {
     changed(StorageOptions::default(), options)
 }
 
-/// The options of the table after SET of these options.
+/// Returns the options of the table after SET of these options.
 pub(super) fn changed(now: StorageOptions, options: &[StorageOption]) -> Result<StorageOptions> {
     let (mut said, mut names) = (Said::default(), Vec::new());
     for option in options {
@@ -60,7 +60,8 @@ pub(super) fn changed(now: StorageOptions, options: &[StorageOption]) -> Result<
     Ok(StorageOptions { compression: compression(now.compression, &said)?, layout, ..now })
 }
 
-/// The options of the table after RESET of these options. As in PostgreSQL, unknown names are no error.
+/// Returns the options of the table after RESET of these options. As in PostgreSQL, unknown names are no
+/// error.
 pub(super) fn reset(now: StorageOptions, options: &[StorageOption]) -> Result<StorageOptions> {
     check_reset(options)?;
     let is_reset = |name: &str| options.iter().any(|option| option.name == name);
@@ -77,7 +78,7 @@ fn invalid(message: String) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// Whether the option is one of Varve's own, which PostgreSQL does not have.
+/// Returns whether the option is one of Varve's own, which PostgreSQL does not have.
 pub(super) fn is_own(name: &str) -> bool {
     matches!(name, "compression" | "compression_level" | "layout")
 }

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A subquery reads values of its outer query only through `Expr::Outer`. If a name belongs to a query
 //!    several levels further out, each level in between passes the value inwards.
-//! 2. The nearest query that has the column name decides what it means. For a name with a dot, the nearest
-//!    query with that relation decides.
+//! 2. A column name means the column of the nearest query that has such a column. A name with a dot belongs
+//!    to the nearest query that has the relation before the dot.
 //!
 //! This module does not know how a subquery runs.
 
@@ -55,7 +55,7 @@ impl Binder<'_> {
         bound
     }
 
-    /// Whether the query that is being bound has a visible outer query.
+    /// Returns whether the query that is being bound has a visible outer query.
     pub(super) fn is_within(&self) -> bool {
         self.around.levels.last().is_some_and(|l| !l.hidden)
     }
@@ -74,7 +74,7 @@ impl Binder<'_> {
         given
     }
 
-    /// Runs `bind` on trial: the values that the outer queries would pass inwards are dropped. While `bind`
+    /// Runs `bind` as a trial. The values that the outer queries would pass inwards are dropped. While `bind`
     /// runs, the outer queries count as not grouped.
     pub(super) fn without_trace<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
         let note = |l: &mut QueryAround| (l.scope.grouping.take(), l.given.len());
@@ -111,7 +111,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Finds a column in the outer queries. `None` if none has it.
+    /// Finds a column in the outer queries. Returns `None` if no outer query has it.
     pub(super) fn outer_column(
         &mut self,
         qualifier: Option<&str>,
@@ -143,13 +143,13 @@ impl Binder<'_> {
         Ok(Some(bound))
     }
 
-    /// Whether an outer query has a relation of this name.
+    /// Returns whether an outer query has a relation of this name.
     pub(super) fn is_outer_relation(&self, name: &str) -> bool {
         self.around.levels.iter().any(|l| !l.hidden && l.scope.relation(name).is_some())
     }
 
-    /// Whether FROM has a relation of this name beside the item that is being bound. The item cannot use this
-    /// relation, so an error can say why.
+    /// Returns whether FROM has a relation of this name beside the item that is being bound. The item cannot
+    /// use this relation, so an error can say why.
     pub(super) fn is_beside(&self, name: &str) -> bool {
         self.around.levels[self.around.outside.min(self.around.levels.len())..]
             .iter()
@@ -285,7 +285,7 @@ impl Binder<'_> {
         Ok(bound_subquery(SubqueryKind::Scalar, compared, given, at))
     }
 
-    /// The comparison of the operands with a row of the subquery.
+    /// Returns the comparison of the operands with a row of the subquery.
     fn row_test(
         &mut self,
         op: CmpOp,
@@ -315,7 +315,7 @@ impl Binder<'_> {
     }
 }
 
-/// Whether the query, or a query within it, has a clause (such as LIMIT) by which two runs may return
+/// Returns whether the query, or a query within it, has a clause (such as LIMIT) by which two runs may return
 /// different rows.
 fn picks_rows(select: &Select) -> bool {
     let picks = |s: &Select| {
@@ -340,7 +340,7 @@ fn picks_rows(select: &Select) -> bool {
     found
 }
 
-/// Whether the expression is a literal or a parameter. A subquery can use these directly.
+/// Returns whether the expression is a literal or a parameter. A subquery can use these directly.
 fn is_fixed(e: &Expr) -> bool {
     matches!(e, Expr::Const(_) | Expr::Param(_))
 }
@@ -359,7 +359,7 @@ fn inverted(b: Bound, negated: bool) -> Bound {
     Bound { expr: Expr::Not(Box::new(b.expr)), t: Typed::plain(Ty::Bool), at: b.at }
 }
 
-/// The error about an ungrouped column of an outer query, with PostgreSQL's text for a subquery.
+/// Returns the error about an ungrouped column of an outer query, with PostgreSQL's text for a subquery.
 fn of_outer_query(e: SqlError) -> SqlError {
     let ungrouped = " must appear in the GROUP BY clause or be used in an aggregate function";
     match e.message.strip_suffix(ungrouped) {

@@ -6,7 +6,7 @@ use varve_engine::{ObjectId, TableDef};
 
 use crate::rights::{Need, Needed};
 
-/// What the statement uses, as far as it is bound.
+/// The objects that the part of the statement that is bound so far uses.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     /// The tables that the statement names.

@@ -44,7 +44,7 @@ impl Binder<'_> {
         if !self.catalog.has_schema(&schema) {
             return Err(crate::names::cannot_create(&schema, &name).at(self.at(&v.name)));
         }
-        // A stored text is bound with the search path `public`. If the session has this path too, none is
+        // A stored text is bound with the search path `public`. If the session has the same path, no path is
         // set.
         self.path = self.path.filter(|path| path.number() != 0);
         let bound = self.viewed(&v.query)?;
@@ -89,8 +89,8 @@ impl Binder<'_> {
         bound
     }
 
-    /// The text of the query that the catalog stores: the first of several candidates that binds to the same
-    /// query again.
+    /// Returns the text of the query for the catalog. It is the first of several candidates that binds to the
+    /// same query again.
     fn kept_query(&mut self, v: &CreateView, bound: &BoundQuery, columns: &[ViewColumn]) -> Result<String> {
         let mut inner = Binder::new(self.catalog, &v.text, &[])?;
         (inner.path, inner.depth) = (self.path, self.depth);
@@ -202,9 +202,9 @@ impl Binder<'_> {
         Ok((Source::Query(Box::new(bound.select)), relation.showing(view.id.0)))
     }
 
-    /// The objects and columns that the query uses. A column counts as used if a word of the text is its
-    /// name. So the list may have too many columns, but never too few. If the query renames columns (`t AS
-    /// x(p)`), all columns count as used.
+    /// Returns the objects and columns that the query uses. A column counts as used if a word of the text is
+    /// its name. So the list may have too many columns, but never too few. If the query renames columns
+    /// (`t AS x(p)`), all columns count as used.
     fn uses(&mut self, text: &str) -> Result<Vec<Use>> {
         let tokens = parse::tokens(text)?;
         let all = parse::names_columns(text)?;
@@ -236,7 +236,7 @@ impl Binder<'_> {
     }
 }
 
-/// The options of CREATE VIEW.
+/// Returns the options of CREATE VIEW.
 fn options_of(options: &[StorageOption]) -> Result<Option<bool>> {
     let mut found = None;
     for option in options {
@@ -245,13 +245,13 @@ fn options_of(options: &[StorageOption]) -> Result<Option<bool>> {
     Ok(found)
 }
 
-/// Whether two bound queries are the same.
+/// Returns whether two bound queries are the same.
 fn is_same(again: &Select, bound: &Select) -> bool {
     // The Debug form shows everything in a bound query, and a bound query has no positions in the text.
     format!("{again:?}") == format!("{bound:?}")
 }
 
-/// Whether `again` is the query `bound` inside another query.
+/// Returns whether `again` is the query `bound` inside another query.
 fn is_around(again: &Select, bound: &Select) -> bool {
     matches!(&again.source, Source::Query(inner) if is_same(inner, bound))
 }
@@ -315,14 +315,14 @@ fn query_of(text: &str) -> Result<ast::Query> {
     }
 }
 
-/// Whether a star after this token stands for columns. Otherwise it is a multiplication.
+/// Returns whether a star after this token stands for columns. Otherwise it is a multiplication.
 fn begins_item(before: &Token<'_>) -> bool {
     [",", ".", ")"].iter().any(|symbol| before.is(symbol))
         || ["select", "distinct", "all"].iter().any(|word| before.is_word(word))
 }
 
-/// The view's columns. The first columns have the names that CREATE VIEW lists, the others have the names of
-/// the query's columns.
+/// Returns the view's columns. The first columns have the names that CREATE VIEW lists, the others have the
+/// names of the query's columns.
 fn view_columns(bound: &BoundQuery, given: &[Ident]) -> Result<Vec<ViewColumn>> {
     if given.len() > bound.columns.len() {
         let message = "CREATE VIEW specifies more column names than columns";

@@ -23,7 +23,7 @@ use crate::plan::{AggCall, AggKind, Exclude, Frame, FrameBound, FrameUnits, Orde
 use crate::ty::{Ty, Typed};
 
 impl WinFunction {
-    /// The smallest and the largest number of arguments of the function.
+    /// Returns the smallest and the largest number of arguments of the function.
     fn arity(self) -> (usize, usize) {
         match self {
             WinFunction::RowNumber
@@ -102,7 +102,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Slot(WINDOW_SLOT - (windows.calls.len() - 1)), t, at })
     }
 
-    /// A call over this window. The caller sets its function.
+    /// Returns a call over this window. The caller sets the function of the call.
     fn window_over(&mut self, spec: &ast::WindowSpec, scope: &mut Scope) -> Result<WinCall> {
         let partition = spec.partition_by.iter().map(|e| {
             let b = self.expression(e, scope)?;
@@ -336,8 +336,8 @@ impl Binder<'_> {
         self.distance_bound(offset, end, order)
     }
 
-    /// The bound of a RANGE frame: the value of the sort column plus or minus `offset`. If the bound has
-    /// another type than the sort key, the key is cast to it.
+    /// Returns the bound of a RANGE frame, which is the value of the sort column plus or minus `offset`. If
+    /// the bound has another type than the sort key, the key is cast to this type.
     fn distance_bound(
         &mut self,
         offset: Bound,
@@ -408,7 +408,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Case([branch].into(), Box::new(bound.expr)), t, at })
     }
 
-    /// An untyped offset gets the type that belongs to the type of the sort column.
+    /// Gives an untyped offset the type that belongs to the type of the sort column.
     fn offset_like(&mut self, offset: Bound, of: Ty) -> Result<Bound> {
         if offset.t.ty != Ty::Unknown {
             return Ok(offset);
@@ -439,7 +439,7 @@ impl Windows {
         self.calls.into()
     }
 
-    /// The full specification of the window that OVER names or writes.
+    /// Returns the full specification of the window that OVER names or writes.
     fn spec(&self, over: &Over) -> Result<ast::WindowSpec> {
         match over {
             Over::Name(name) => self.named(name).cloned(),
@@ -476,7 +476,7 @@ impl Windows {
     }
 }
 
-/// Whether values of type `ty` can be offsets for a sort column of type `of`.
+/// Returns whether values of type `ty` can be offsets for a sort column of type `of`.
 fn is_distance(ty: Ty, of: Ty) -> bool {
     match of {
         Ty::Float4 | Ty::Float8 => ty.is_number(),

@@ -78,13 +78,13 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The index of the named query that a name means.
+    /// Returns the index of the named query that a name means.
     pub(super) fn find_named(&self, name: &str) -> Option<usize> {
         self.named.queries.iter().rposition(|n| n.name == name)
     }
 
-    /// The rows of a named query that is not bound again for this use: the rows that all uses share, or the
-    /// query's own rows in its second part. `None` if the query must be bound again.
+    /// Returns the rows of a named query that is not bound again for this use: the rows that all uses share,
+    /// or the query's own rows in its second part. Returns `None` if the query must be bound again.
     pub(super) fn named_rows(&mut self, place: usize) -> Result<Option<NamedRows>> {
         let subqueries = self.around.subqueries;
         let named = &mut self.named.queries[place];
@@ -108,7 +108,8 @@ impl Binder<'_> {
         Err(self.misplaced(what))
     }
 
-    /// For each recursive query whose second part is being bound: how often it has named itself so far.
+    /// Returns, for each recursive query whose second part is being bound, how often it has named itself so
+    /// far.
     pub(super) fn work_uses(&self) -> Vec<usize> {
         self.named.queries.iter().filter_map(|n| n.work.as_ref()).map(|w| w.uses).collect()
     }
@@ -119,12 +120,12 @@ impl Binder<'_> {
         works.zip(uses).for_each(|(work, uses)| work.uses = *uses);
     }
 
-    /// Whether the second part of the recursive query with this number is being bound.
+    /// Returns whether the second part of the recursive query with this number is being bound.
     pub(super) fn is_within_recursion(&self, id: usize) -> bool {
         self.named.queries.iter().any(|n| n.work.as_ref().is_some_and(|work| work.id == id))
     }
 
-    /// Error 42P19: a recursive query names itself where this is not allowed.
+    /// Returns the error 42P19: a recursive query names itself where this is not allowed.
     pub(super) fn misplaced(&self, what: &str) -> SqlError {
         let name = self.named.queries.iter().rfind(|n| n.work.is_some()).map_or("", |n| &n.name);
         let message = format!("recursive reference to query \"{name}\" {what}");
@@ -141,7 +142,7 @@ impl Binder<'_> {
         let later = self.named.queries.split_off(if open { place + 1 } else { place });
         self.named.recursing.push(place);
         // A named query that no other query reads is not computed. So a constant in it that cannot be cast is
-        // no error yet, as in a branch of CASE.
+        // no error here, as in a branch of CASE.
         self.choices += 1;
         let bound = self.hiding(levels, |b| {
             b.deeper(
@@ -246,7 +247,7 @@ impl Binder<'_> {
     }
 }
 
-/// Error 42P19: a query reads itself in its first part.
+/// Returns the error 42P19: a query reads itself in its first part.
 fn itself_in_first(name: &str, query: &ast::Query) -> SqlError {
     let is_union = matches!(query.body.as_ref(), SetExpr::SetOperation { op: SetOperator::Union, .. });
     let message = match is_union {

@@ -5,13 +5,13 @@
 //! | 11 | signature |
 //! | 4 | flags; bit 16 for OIDs, which no longer exist |
 //! | 4 + n | length of more header, which is skipped |
-//! | 2 | of each row: number of fields, -1 behind the last row |
+//! | 2 | of each row: number of fields, -1 after the last row |
 //! | 4 + n each | length of the field, -1 for NULL; its binary form |
 //!
 //! Invariants
 //! 1. The input comes in pieces, and a piece may end anywhere. Only whole rows are taken from it.
 //!
-//! This module knows nothing about columns and their types.
+//! This module does not know columns or their types.
 
 use super::lines::Record;
 use crate::error::{Result, SqlError, SqlState};
@@ -34,8 +34,8 @@ pub struct Rows {
 pub type InField = (SqlError, Option<usize>);
 
 impl Rows {
-    /// Reads the header, a row or the end mark at `start`, if it is complete. Returns where the next one
-    /// begins, and whether there is a row now. `at_end` says that no more bytes will come.
+    /// Reads the header, a row or the end mark at `start`, if it is complete. Returns where the next row
+    /// begins, and whether a row was read. `at_end` says that no more bytes will come.
     pub fn next(
         &mut self,
         bytes: &[u8],
@@ -78,7 +78,7 @@ impl Rows {
     }
 }
 
-/// The length of the header.
+/// Returns the length of the header.
 fn header(bytes: &[u8], at_end: bool) -> Result<Option<usize>> {
     let is_short = bytes.len() < HEADER_BYTES;
     if bytes.len() >= SIGNATURE.len() && !bytes.starts_with(SIGNATURE)

@@ -6,7 +6,7 @@
 //! 2. A line `\.` ends the data, and all bytes after it are ignored.
 //! 3. All lines must end as the first line does: with a line feed, a carriage return, or both.
 //!
-//! This module knows nothing about columns and their types.
+//! This module does not know columns or their types.
 
 use memchr::{memchr2, memchr3};
 
@@ -17,7 +17,7 @@ use crate::error::{Result, SqlError, SqlState};
 #[derive(Debug, Default)]
 pub struct Record {
     bytes: Vec<u8>,
-    /// For each field, where it ends in `bytes`, and whether it is NULL.
+    /// For each field, the offset of its end in `bytes`, and whether it is NULL.
     ends: Vec<(usize, bool)>,
 }
 
@@ -28,12 +28,12 @@ impl Record {
         self.ends.clear();
     }
 
-    /// The number of fields.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The n-th field, and whether it is NULL. The bytes of a NULL are the NULL string.
+    /// Returns the n-th field, and whether it is NULL. The bytes of a NULL are the NULL string.
     pub fn field(&self, n: usize) -> Option<(&[u8], bool)> {
         let start = if n == 0 { 0 } else { self.ends.get(n - 1)?.0 };
         let (end, null) = *self.ends.get(n)?;
@@ -102,12 +102,12 @@ impl Lines {
         Ok(Some(line))
     }
 
-    /// Called when the bytes before `start` were removed.
+    /// Adjusts the position after the bytes before `start` were removed.
     pub fn forget(&mut self, start: usize) {
         self.searched = self.searched.max(start) - start;
     }
 
-    /// Whether `\.` was read.
+    /// Returns whether `\.` was read.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
@@ -135,8 +135,8 @@ impl Lines {
         Ok(None)
     }
 
-    /// Handles `\.` at `at`. It ends the data, and the line before it. Its own line must end like the other
-    /// lines.
+    /// Handles `\.` at `at`, which ends the data and the line before it. The line of `\.` must end like the
+    /// other lines.
     fn marker(&mut self, bytes: &[u8], start: usize, at: usize, at_end: bool) -> Result<Option<Line>> {
         let other = || bad("end-of-copy marker does not match previous newline style");
         match (self.line_end, bytes.get(at + 2..).unwrap_or_default()) {
@@ -226,7 +226,7 @@ fn bad(message: &str) -> SqlError {
     SqlError::new(SqlState::BAD_COPY, message)
 }
 
-/// Error 22P04: this line ends in another way than the other lines.
+/// Returns the error 22P04: this line ends in another way than the other lines.
 fn stray(byte: u8, csv: bool) -> SqlError {
     let (name, letter) = if byte == b'\n' { ("newline", 'n') } else { ("carriage return", 'r') };
     match csv {
@@ -354,7 +354,7 @@ fn unescape(field: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The byte that an escape means, and the number of bytes of the escape after its backslash.
+/// Returns the byte that an escape means, and the number of bytes of the escape after its backslash.
 fn escape(rest: &[u8]) -> (u8, usize) {
     let digits = |from: usize, most: usize, radix: u32| {
         let found = rest[from..].iter().take(most).take_while(|b| char::from(**b).is_digit(radix)).count();
@@ -412,7 +412,7 @@ mod tests {
         let some = |t: &str| Some(t.to_owned());
         assert_eq!(fields("1\t\\N\ta\\tb\\\\\t", Kind::Text), [some("1"), None, some("a\tb\\"), some("")]);
         assert_eq!(fields("\\x41\\101", Kind::Text), [some("AA")]);
-        // A backslash at the end of the data stayed in the field (review 10, P9).
+        // In an earlier version, a backslash at the end of the data stayed in the field.
         assert_eq!(fields("1\ta\t\\", Kind::Text), [some("1"), some("a"), some("")]);
         assert_eq!(fields("1,,\"\",\"a\"\"b,c\"", Kind::Csv), [some("1"), None, some(""), some("a\"b,c")]);
     }
@@ -444,7 +444,7 @@ mod tests {
                 ("a\r\nb\n", Kind::Csv, "unquoted newline found in data"),
                 ("a\nb\r\n", Kind::Csv, "unquoted carriage return found in data"),
                 ("a\\.b\n", Kind::Text, "end-of-copy marker corrupt"),
-                // The mark's line ends in another way than the other lines (review 10, P9).
+                // The line of `\.` ends in another way than the other lines.
                 ("a\r\n\\.\n", Kind::Text, "end-of-copy marker does not match previous newline style"),
                 ("a\n\\.\r\n", Kind::Text, "end-of-copy marker does not match previous newline style"),
                 ("a\r\\.\n", Kind::Text, "end-of-copy marker does not match previous newline style"),

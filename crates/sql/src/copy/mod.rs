@@ -88,7 +88,7 @@ pub enum Chosen {
 pub struct Format {
     /// The kind of format.
     pub kind: Kind,
-    /// FREEZE: COPY FROM fails unless the transaction has created or emptied the table.
+    /// Whether FREEZE is given. Then COPY FROM fails unless the transaction has created or emptied the table.
     pub freeze: bool,
     /// The encoding of the data, if it is not the client's encoding.
     pub encoding: Option<Encoding>,
@@ -111,7 +111,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// The format without options.
+    /// Returns the format without options.
     pub fn plain(kind: Kind) -> Format {
         let csv = kind == Kind::Csv;
         Format {
@@ -129,7 +129,7 @@ impl Format {
         }
     }
 
-    /// Whether the format is CSV.
+    /// Returns whether the format is CSV.
     pub fn is_csv(&self) -> bool {
         self.kind == Kind::Csv
     }

@@ -155,7 +155,8 @@ impl<'s> CopyOut<'s> {
     }
 }
 
-/// For each column, whether an option names it. Fails with 42P10 if the option names another column.
+/// Returns for each column whether an option names it. Fails with 42P10 if the option names a column that is
+/// not copied.
 pub fn chosen(
     chosen: &Chosen,
     columns: &[&str],

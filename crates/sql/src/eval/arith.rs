@@ -173,7 +173,7 @@ fn floats(op: ArithOp, a: f64, b: f64) -> Result<f64> {
     )
 }
 
-/// Computes as with doubles. Fails if a real cannot hold the result.
+/// Computes with doubles. Fails if a real cannot hold the result.
 fn small_floats(op: ArithOp, a: f32, b: f32) -> Result<f32> {
     let wide = floats(op, f64::from(a), f64::from(b))?;
     narrow_float(wide)
@@ -197,7 +197,7 @@ pub fn check_float(result: f64, may_be_infinite: bool, may_be_zero: bool) -> Res
     Ok(result)
 }
 
-/// The interval in a value of this type.
+/// Returns the interval in a value of this type.
 pub fn interval_of(datum: Datum<'_>) -> Result<Interval> {
     match datum {
         Datum::Interval(iv) => Ok(iv),

@@ -142,7 +142,7 @@ fn to_integer<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>>
     arith::narrow(class_of(to.ty), whole)
 }
 
-/// Error 0A000: NaN or an infinity cannot become an integer.
+/// Returns the error 0A000: NaN or an infinity cannot become an integer.
 pub fn no_integer(special: Special, to: Ty) -> SqlError {
     let what = if special == Special::NaN { "NaN" } else { "infinity" };
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot convert {what} to {}", to.name()))
@@ -229,7 +229,7 @@ fn to_string<'a>(value: Datum<'a>, to: Typed, explicit: bool, cx: &Cx<'a>) -> Re
     Ok(Datum::Text(fitted))
 }
 
-/// The output text of a value, in the arena.
+/// Returns the output text of a value, in the arena.
 pub fn shown<'a>(value: Datum<'a>, cx: &Cx<'a>) -> Result<&'a str> {
     if let Datum::Text(t) = value {
         return Ok(t);

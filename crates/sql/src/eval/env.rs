@@ -16,13 +16,13 @@ use crate::time::{Reading, TimeForms, Zone};
 
 /// Functions of the running transaction that have effects: those of sequences and of advisory locks.
 pub trait Sequences {
-    /// nextval
+    /// Runs `nextval`.
     fn next(&self, name: &str) -> Result<i64>;
-    /// currval
+    /// Runs `currval`.
     fn current(&self, name: &str) -> Result<i64>;
-    /// lastval
+    /// Runs `lastval`.
     fn last(&self) -> Result<i64>;
-    /// setval
+    /// Runs `setval`.
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64>;
     /// Calls a function of advisory locks. Returns whether it got the lock.
     fn lock(&self, call: &AdvisoryCall, world: &SystemContext) -> Result<bool> {
@@ -30,7 +30,8 @@ pub trait Sequences {
     }
 }
 
-/// For places where the transaction is reading rows, so that it cannot draw from sequences.
+/// The functions for places where the transaction is reading rows. It cannot take values from sequences
+/// there.
 pub struct NoSequences;
 
 fn not_here() -> SqlError {
@@ -85,9 +86,9 @@ pub struct Env<'a> {
     pub process_id: i32,
     /// State of `random()`.
     pub random: &'a Cell<u64>,
-    /// Set when the statement must end with 57014.
+    /// The flag that is set when the statement must end with 57014.
     pub cancel: &'a AtomicBool,
-    /// The state that catalog functions read. Set only for statements that were bound with one.
+    /// The state that catalog functions read. It is set only for statements that read the catalog.
     pub world: Option<&'a SystemContext>,
     /// Sequence functions.
     pub sequences: &'a dyn Sequences,
@@ -96,7 +97,7 @@ pub struct Env<'a> {
 }
 
 impl<'a> Env<'a> {
-    /// The state that catalog functions read.
+    /// Returns the state that catalog functions read.
     pub fn world(&self) -> Result<&'a SystemContext> {
         self.world.ok_or_else(|| SqlError::internal("a statement that reads the catalog runs without it"))
     }
@@ -106,22 +107,22 @@ impl<'a> Env<'a> {
         unless_cancelled(self.cancel)
     }
 
-    /// The session's time zone.
+    /// Returns the session's time zone.
     pub fn zone(&self) -> &'a Zone {
         &self.forms.zone
     }
 
-    /// The settings for reading texts of times.
+    /// Returns the settings for reading texts of times.
     pub fn reading(&self) -> Reading<'a> {
         Reading::new(self.forms, self.now_us)
     }
 
-    /// The start of the transaction, in microseconds since 2000-01-01 UTC.
+    /// Returns the start of the transaction, in microseconds since 2000-01-01 UTC.
     pub fn now_us(&self) -> i64 {
         self.reading().now_us()
     }
 
-    /// The next number of xorshift64*.
+    /// Returns the next number of xorshift64*.
     pub fn next_random(&self) -> u64 {
         let mut x = self.random.get().max(1);
         x ^= x >> 12;

@@ -109,8 +109,8 @@ impl Members {
         }
     }
 
-    /// Whether one of the values equals `value`, which is not NULL. `None` if no value is equal, but the list
-    /// has a NULL.
+    /// Returns whether one of the values equals `value`, which is not NULL. Returns `None` if no value is
+    /// equal, but the list has a NULL.
     fn find(&self, value: &Datum<'_>, key: &mut Vec<u8>) -> Option<bool> {
         let found = match (value, value.as_integer()) {
             (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_), Some(word)) => self.words.contains(&word),
@@ -142,12 +142,13 @@ pub struct Lists {
     key: RefCell<Vec<u8>>,
 }
 
-/// The result of a search in hashed values: whether one equals the operand. `None` if the result is NULL.
+/// The result of a search in hashed values: whether one of them equals the operand. It is `None` for NULL.
 type Answer = Option<bool>;
 
 impl Lists {
-    /// Searches in hashed values. `None` if the values must be compared one by one. `gather` is called when
-    /// the list is hashed. It adds the values, and returns whether they are the same for all rows.
+    /// Searches in hashed values. Returns `None` if the values must be compared one by one. `gather` is
+    /// called when the list is hashed. It adds the values, and returns whether they are the same for all
+    /// rows.
     fn find(
         &self,
         id: ListId,
@@ -173,7 +174,7 @@ impl Lists {
 }
 
 impl List {
-    /// Looks a value up in a list that is hashed. `None` if the items must be compared one by one.
+    /// Looks a value up in a list that is hashed. Returns `None` if the items must be compared one by one.
     pub(super) fn find<'a>(&'a self, value: &Datum<'_>, cx: &Cx<'a>) -> Option<Answer> {
         if self.len() < HASHED_MIN {
             return None;
@@ -193,8 +194,8 @@ impl List {
 }
 
 impl ListId {
-    /// Looks a value up in an array that is hashed. `None` if the array must be evaluated and searched
-    /// instead.
+    /// Looks a value up in an array that is hashed. Returns `None` if the array must be evaluated and
+    /// searched instead.
     pub(super) fn find<'a>(self, value: &Datum<'_>, array: &'a Expr, cx: &Cx<'a>) -> Option<Answer> {
         cx.env.lists.find(self, value, |add| {
             match array.is_constant().then(|| array.eval(&Input::None, cx)) {

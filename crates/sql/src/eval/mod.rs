@@ -4,8 +4,8 @@
 //! 1. The operands of a node already have the types that it needs, because the binder has added every cast.
 //! 2. Evaluation reads only the row, the parameters and the environment. Its results are in an arena, which
 //!    the caller resets between rows. An expression of plain columns and parameters allocates nothing.
-//! 3. AND, OR and NOT have three values: NULL AND false is false, NULL OR true is true. A filter keeps a row
-//!    only if its condition is true, not if it is NULL.
+//! 3. The results of AND, OR and NOT have three values. For example, NULL AND false is false, and NULL OR
+//!    true is true. A filter keeps a row only if its condition is true, not if it is NULL.
 //!
 //! This module does not know names, plans, or where rows come from.
 
@@ -59,7 +59,7 @@ pub enum CmpOp {
 }
 
 impl CmpOp {
-    /// Whether the operator holds for this order of its operands.
+    /// Returns whether the operator holds for this order of its operands.
     pub fn holds(self, order: Ordering) -> bool {
         match self {
             CmpOp::Eq => order.is_eq(),
@@ -71,7 +71,7 @@ impl CmpOp {
         }
     }
 
-    /// The operator with its operands exchanged.
+    /// Returns the operator with its operands exchanged.
     pub fn mirrored(self) -> CmpOp {
         match self {
             CmpOp::Lt => CmpOp::Gt,
@@ -82,7 +82,7 @@ impl CmpOp {
         }
     }
 
-    /// The operator as SQL writes it.
+    /// Returns the operator as SQL writes it.
     pub fn symbol(self) -> &'static str {
         match self {
             CmpOp::Eq => "=",
@@ -109,8 +109,8 @@ pub enum Expr {
     /// A value that the outer query passes to this subquery, by its number. It stays the same while the
     /// subquery runs.
     Outer(usize),
-    /// The result of a subquery. First the values of the outer row that it depends on (its `Outer` values),
-    /// then the subquery itself.
+    /// The result of a subquery. The first field has the values of the outer row that the subquery uses (its
+    /// `Outer` values). The second one is the subquery itself.
     Subquery(Box<[Expr]>, Arc<Subquery>),
     /// Values that are computed once, and an expression that uses them by `Held`.
     Let(Box<[Expr]>, Box<Expr>),
@@ -134,7 +134,7 @@ pub enum Expr {
     InList(Box<Expr>, List, bool),
     /// [NOT] LIKE / ILIKE
     Like(Box<Like>),
-    /// CASE with conditions; the last item is ELSE.
+    /// CASE with conditions. The last item is ELSE.
     Case(Box<[(Expr, Expr)]>, Box<Expr>),
     /// COALESCE: the first value that is not NULL.
     Coalesce(Box<[Expr]>),
@@ -194,7 +194,7 @@ pub struct Frame<'a> {
 
 impl<'a> Input<'a> {
     /// Returns a column of the row. Panics without a row. This cannot happen, because the binder allows no
-    /// columns there.
+    /// columns where there is no row.
     #[inline]
     pub fn get(&self, column: usize) -> Datum<'a> {
         match self {
@@ -206,7 +206,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What an evaluation can use besides the row.
+/// The values and objects that an evaluation can use besides the row.
 #[derive(Clone, Copy)]
 pub struct Cx<'a> {
     /// Values of the parameters.
@@ -239,7 +239,7 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// Copies what a datum borrows into `arena`.
+/// Copies the bytes that a datum borrows into `arena`.
 pub fn keep_in<'a>(arena: &'a Bump, datum: Datum<'_>) -> Datum<'a> {
     match datum {
         Datum::Text(t) => Datum::Text(arena.alloc_str(t)),
@@ -262,7 +262,7 @@ pub fn keep_in<'a>(arena: &'a Bump, datum: Datum<'_>) -> Datum<'a> {
     }
 }
 
-/// The array in bytes that were copied from another array.
+/// Returns the array in bytes that were copied from another array.
 fn stored_array(bytes: &[u8]) -> ArrayRef<'_> {
     match ArrayRef::from_bytes(bytes) {
         Some(array) => array,
@@ -270,7 +270,7 @@ fn stored_array(bytes: &[u8]) -> ArrayRef<'_> {
     }
 }
 
-/// The numeric in bytes that were copied from another numeric.
+/// Returns the numeric in bytes that were copied from another numeric.
 fn stored_numeric(bytes: &[u8]) -> NumericRef<'_> {
     match NumericRef::from_bytes(bytes) {
         Some(n) => n,
@@ -354,7 +354,7 @@ impl Expr {
         })
     }
 
-    /// Whether the condition holds for the row.
+    /// Returns whether the condition holds for the row.
     pub fn is_true<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<bool> {
         if let Expr::And(all) = self {
             // The first condition that is false or NULL decides.
@@ -387,8 +387,8 @@ fn compare<'a>(op: CmpOp, sides: &'a (Expr, Expr), row: &Input<'a>, cx: &Cx<'a>)
     Ok(Datum::Bool(op.holds(left.order(&right))))
 }
 
-/// AND (`decisive` is false) and OR (`decisive` is true). If an item has the decisive value, so has the
-/// result. Otherwise the result is NULL if an item is NULL, and else the other value.
+/// Computes AND (`decisive` is false) or OR (`decisive` is true). If an item has the decisive value, so has
+/// the result. Otherwise the result is NULL if an item is NULL, and else the other value.
 fn junction<'a>(items: &'a [Expr], decisive: bool, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let mut unknown = false;
     for item in items {
@@ -427,8 +427,8 @@ fn in_list<'a>(
     Ok(if unknown { Datum::Null } else { Datum::Bool(negated) })
 }
 
-/// ANY is true if one comparison is true. ALL is true if no comparison is false. The result is NULL if it
-/// depends on a NULL.
+/// Computes ANY or ALL. ANY is true if one comparison is true. ALL is true if no comparison is false. The
+/// result is NULL if it depends on a NULL.
 fn quantified<'a>(op: CmpOp, all: bool, left: Datum<'a>, right: Datum<'a>) -> Datum<'a> {
     let Datum::Array(array) = right else { return Datum::Null };
     let mut unknown = false;

@@ -20,7 +20,7 @@ pub const SIGNIFICANT_MIN: i64 = 16;
 /// The largest number of digits after the point of a quotient.
 pub const SCALE_MAX: i64 = 1000;
 
-/// The largest number of digits before the point. `DIGITS_MAX` is the largest number after it.
+/// The largest number of digits before the point. `DIGITS_MAX` is the largest number of digits after it.
 const WHOLE_MAX: i64 = 131_072;
 const DIGITS_MAX: i64 = 16_383;
 /// PostgreSQL stores a numeric in base-10000 digits, and chooses the scale of a quotient by these digits.
@@ -41,7 +41,7 @@ pub fn of_i128(value: i128) -> Numeric {
     }
 }
 
-/// Error 22012: division by zero.
+/// Returns the error 22012: division by zero.
 pub fn division_by_zero() -> SqlError {
     SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
 }
@@ -50,17 +50,17 @@ fn both(a: NumericRef<'_>, b: NumericRef<'_>) -> Option<(BigDecimal, BigDecimal)
     Some((a.to_big()?, b.to_big()?))
 }
 
-/// The infinity with this sign. NaN for sign 0.
+/// Returns the infinity with this sign, or NaN for sign 0.
 fn infinity(sign: i8) -> Numeric {
     if sign == 0 { Numeric::nan() } else { Numeric::special(Special::infinity(sign < 0)) }
 }
 
-/// The sign of an infinity. 0 for all other numbers.
+/// Returns the sign of an infinity, or 0 for all other numbers.
 fn infinite_sign(a: NumericRef<'_>) -> i8 {
     if a.as_special().is_some() { a.sign().unwrap_or(0) } else { 0 }
 }
 
-/// The sum, if an operand is NaN or infinite. `sign` is -1 for a difference.
+/// Returns the sum, if an operand is NaN or infinite. `sign` is -1 for a difference.
 fn special_sum(a: NumericRef<'_>, b: NumericRef<'_>, sign: i8) -> Numeric {
     if a.is_nan() || b.is_nan() {
         return Numeric::nan();
@@ -70,7 +70,7 @@ fn special_sum(a: NumericRef<'_>, b: NumericRef<'_>, sign: i8) -> Numeric {
     infinity((a + b).signum())
 }
 
-/// The product, if an operand is NaN or infinite.
+/// Returns the product, if an operand is NaN or infinite.
 fn special_product(a: NumericRef<'_>, b: NumericRef<'_>) -> Numeric {
     match (a.sign(), b.sign()) {
         (Some(a), Some(b)) => infinity(a * b),
@@ -78,7 +78,7 @@ fn special_product(a: NumericRef<'_>, b: NumericRef<'_>) -> Numeric {
     }
 }
 
-/// The quotient, if an operand is NaN or infinite.
+/// Returns the quotient, if an operand is NaN or infinite.
 fn special_quotient(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     let (Some(sign_a), Some(sign_b)) = (a.sign(), b.sign()) else { return Ok(Numeric::nan()) };
     if sign_b == 0 {
@@ -90,7 +90,7 @@ fn special_quotient(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     Ok(if infinite_sign(b) == 0 { infinity(sign_a * sign_b) } else { Numeric::nan() })
 }
 
-/// The remainder, if an operand is NaN or infinite.
+/// Returns the remainder, if an operand is NaN or infinite.
 fn special_remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     if a.is_nan() || b.is_nan() {
         return Ok(Numeric::nan());
@@ -101,7 +101,7 @@ fn special_remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     Ok(if infinite_sign(a) == 0 { a.to_owned() } else { Numeric::nan() })
 }
 
-/// Both numbers as integers of the same scale, if they are small enough.
+/// Returns both numbers as integers of the same scale, if they are small enough.
 fn aligned(a: NumericRef<'_>, b: NumericRef<'_>) -> Option<(i64, i64, u16)> {
     let ((a, s), (b, t)) = (a.to_unscaled()?, b.to_unscaled()?);
     let scale = s.max(t);
@@ -129,8 +129,8 @@ pub fn subtract(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     both(a, b).map_or_else(|| Ok(special_sum(a, b, -1)), |(a, b)| pack(&exact_sum(a, -b)))
 }
 
-/// The sum, with as many digits after the decimal point as the operand that has more of them. The library
-/// drops these digits if the sum is zero.
+/// Returns the sum, with as many digits after the decimal point as the operand that has more of them. The
+/// library drops these digits if the sum is zero.
 pub fn exact_sum(a: BigDecimal, b: BigDecimal) -> BigDecimal {
     let scale = a.fractional_digit_count().max(b.fractional_digit_count());
     (a + b).with_scale(scale)
@@ -180,8 +180,8 @@ fn quotient(a: BigDecimal, b: BigDecimal, scale: i64) -> BigDecimal {
     BigDecimal::new(if negative { -rounded } else { rounded }, scale)
 }
 
-/// Computes a / b of unscaled values and their scales in machine words. `None` if these are too narrow, or if
-/// b is 0.
+/// Computes a / b of unscaled values and their scales in machine words. Returns `None` if machine words are
+/// too narrow, or if b is 0.
 fn small_quotient((a, s): (i64, u16), (b, t): (i64, u16)) -> Option<Numeric> {
     if b == 0 {
         return None;
@@ -200,13 +200,13 @@ fn small_quotient((a, s): (i64, u16), (b, t): (i64, u16)) -> Option<Numeric> {
     Some(Numeric::from_unscaled(if negative { -rounded } else { rounded }, scale as u16))
 }
 
-/// PostgreSQL's `select_div_scale`.
+/// Computes the scale of a quotient, as `select_div_scale` in PostgreSQL does.
 fn quotient_scale(a: &BigDecimal, b: &BigDecimal) -> i64 {
     let scale = div_scale(leading_group(a), leading_group(b));
     scale.max(a.fractional_digit_count()).max(b.fractional_digit_count()).clamp(0, SCALE_MAX)
 }
 
-/// The scale that gives a quotient enough digits, computed from the leading digits of its operands.
+/// Returns the scale that gives a quotient enough digits, computed from the leading digits of its operands.
 fn div_scale((weight_a, first_a): (i64, i64), (weight_b, first_b): (i64, i64)) -> i64 {
     let mut weight = weight_a - weight_b;
     if first_a <= first_b {
@@ -215,7 +215,7 @@ fn div_scale((weight_a, first_a): (i64, i64), (weight_b, first_b): (i64, i64)) -
     SIGNIFICANT_MIN - weight * GROUP_DIGITS
 }
 
-/// The weight and the value of the first base-10000 digit.
+/// Returns the weight and the value of the first base-10000 digit.
 fn leading_group(value: &BigDecimal) -> (i64, i64) {
     if value.is_zero() {
         return (0, 0);
@@ -229,7 +229,7 @@ fn leading_group(value: &BigDecimal) -> (i64, i64) {
     (weight, group.parse().unwrap_or(0))
 }
 
-/// The same for an unscaled value and its scale.
+/// Does the same as `leading_group` for an unscaled value and its scale.
 fn small_leading_group(unscaled: i64, scale: i64) -> Option<(i64, i64)> {
     let value = unscaled.unsigned_abs();
     let Some(digits) = value.checked_ilog10() else { return Some((0, 0)) };
@@ -281,7 +281,7 @@ pub fn round_to(a: NumericRef<'_>, scale: i64, mode: RoundingMode) -> Result<Num
     )
 }
 
-/// The square root, with as many digits as in PostgreSQL.
+/// Returns the square root, with as many digits as in PostgreSQL.
 pub fn square_root(a: NumericRef<'_>) -> Result<Numeric> {
     if a.sign().is_some_and(i8::is_negative) {
         let message = "cannot take square root of a negative number";
@@ -296,13 +296,14 @@ pub fn square_root(a: NumericRef<'_>) -> Result<Numeric> {
     pack(&root(&big, scale))
 }
 
-/// The square root, rounded to `scale` digits.
+/// Returns the square root, rounded to `scale` digits.
 fn root(of: &BigDecimal, scale: i64) -> BigDecimal {
     let (digits, _) = of.with_scale(2 * scale + 2).into_bigint_and_exponent();
     BigDecimal::new(digits.sqrt(), scale + 1).with_scale_round(scale, RoundingMode::HalfUp)
 }
 
-/// The variance a / b, or its square root with the same number of digits. 0 if a is not positive.
+/// Returns the variance a / b, or its square root with the same number of digits. The result is 0 if a is not
+/// positive.
 pub fn mean_square(a: NumericRef<'_>, b: NumericRef<'_>, rooted: bool) -> Result<Numeric> {
     let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
     if !a.is_positive() {
@@ -313,7 +314,7 @@ pub fn mean_square(a: NumericRef<'_>, b: NumericRef<'_>, rooted: bool) -> Result
     pack(&if rooted { root(&variance, scale) } else { variance })
 }
 
-/// The average of `count` values with this sum.
+/// Returns the average of `count` values with this sum.
 pub fn average(sum: NumericRef<'_>, count: u64) -> Result<Numeric> {
     divide(sum, of_i128(i128::from(count)).as_ref())
 }

@@ -1,5 +1,5 @@
-//! Computes which results an expression can have on rows of which only some columns are known, such as
-//! the rows that an outer join fills with NULLs.
+//! Computes which results an expression can have on a row if only some of the row's columns are known. An
+//! outer join, for example, makes rows in which the columns of one side are known to be NULL.
 //!
 //! Invariants
 //! 1. The outcomes of an expression contain each result that its evaluation can have. They may contain more.
@@ -28,22 +28,22 @@ impl Outcomes {
     pub const VALUE: Outcomes = Outcomes { is_true: true, is_false: true, is_null: false };
     const NOTHING: Outcomes = Outcomes { is_true: false, is_false: false, is_null: false };
 
-    /// This boolean.
+    /// Returns the outcomes of an expression that has this value.
     pub fn only(value: bool) -> Outcomes {
         Outcomes { is_true: value, is_false: !value, is_null: false }
     }
 
-    /// Whether a condition with these outcomes can hold.
+    /// Returns whether a condition with these outcomes can hold.
     pub fn can_hold(self) -> bool {
         self.is_true
     }
 
-    /// NOT
+    /// Returns the outcomes of NOT.
     pub fn negated(self) -> Outcomes {
         Outcomes { is_true: self.is_false, is_false: self.is_true, is_null: self.is_null }
     }
 
-    /// AND
+    /// Returns the outcomes of AND.
     pub fn all(items: impl IntoIterator<Item = Outcomes>) -> Outcomes {
         items.into_iter().fold(Outcomes::only(true), |a, b| Outcomes {
             is_true: a.is_true && b.is_true,
@@ -52,12 +52,12 @@ impl Outcomes {
         })
     }
 
-    /// OR
+    /// Returns the outcomes of OR.
     pub fn any(items: impl IntoIterator<Item = Outcomes>) -> Outcomes {
         Outcomes::all(items.into_iter().map(Outcomes::negated)).negated()
     }
 
-    /// An operator that is NULL if, and only if, one of its operands is NULL.
+    /// Returns the outcomes of an operator that is NULL if, and only if, one of its operands is NULL.
     pub fn strict(operands: impl IntoIterator<Item = Outcomes>) -> Outcomes {
         operands.into_iter().fold(Outcomes::VALUE, |all, one| match (all, one) {
             (Outcomes::NULL, _) | (_, Outcomes::NULL) => Outcomes::NULL,
@@ -65,17 +65,18 @@ impl Outcomes {
         })
     }
 
-    /// A function that is NULL if one of its operands is NULL. It can also be NULL otherwise.
+    /// Returns the outcomes of a function that is NULL if one of its operands is NULL. The function can also
+    /// be NULL otherwise.
     pub fn strict_function(operands: impl IntoIterator<Item = Outcomes>) -> Outcomes {
         Outcomes::strict(operands).or(Outcomes::NULL)
     }
 
-    /// IS NULL
+    /// Returns the outcomes of IS NULL.
     pub fn null_test(self) -> Outcomes {
         Outcomes { is_true: self.is_null, is_false: self.is_true || self.is_false, is_null: false }
     }
 
-    /// IS DISTINCT FROM
+    /// Returns the outcomes of IS DISTINCT FROM.
     pub fn distinct_from(self, other: Outcomes) -> Outcomes {
         let (one, two) = (self.null_test(), other.null_test());
         Outcomes {
@@ -85,7 +86,7 @@ impl Outcomes {
         }
     }
 
-    /// The outcomes of both.
+    /// Returns the outcomes of both.
     fn or(self, other: Outcomes) -> Outcomes {
         Outcomes {
             is_true: self.is_true || other.is_true,
@@ -100,13 +101,13 @@ impl Outcomes {
 }
 
 impl Expr {
-    /// The outcomes of the expression. `column` says what is known about a column or a slot.
+    /// Returns the outcomes of the expression. `column` says what is known about a column or a slot.
     pub fn outcomes(&self, column: &dyn Fn(usize) -> Outcomes) -> Outcomes {
         Known { column, held: &[] }.outcomes(self)
     }
 }
 
-/// What is known about a row.
+/// The known facts about a row.
 struct Known<'k> {
     column: &'k dyn Fn(usize) -> Outcomes,
     /// The values of the surrounding `Let`.
@@ -152,7 +153,7 @@ impl Known<'_> {
             Expr::Case(branches, otherwise) => self.case(branches, otherwise),
             Expr::Coalesce(items) => self.coalesce(items),
             Expr::Extreme(items, _) => {
-                // NULL if all items are.
+                // The result is NULL if all items are NULL.
                 let nulls = Outcomes::all(items.iter().map(|e| self.outcomes(e).null_test()));
                 Outcomes { is_true: nulls.is_false, is_false: nulls.is_false, is_null: nulls.is_true }
             }
@@ -190,13 +191,14 @@ fn turned(outcomes: Outcomes, negated: bool) -> Outcomes {
     if negated { outcomes.negated() } else { outcomes }
 }
 
-/// IS TRUE, IS FALSE
+/// Returns the outcomes of IS TRUE or IS FALSE.
 fn truth(of: Outcomes, wanted: bool) -> Outcomes {
     let (is_wanted, is_other) = if wanted { (of.is_true, of.is_false) } else { (of.is_false, of.is_true) };
     Outcomes { is_true: is_wanted, is_false: is_other || of.is_null, is_null: false }
 }
 
-/// ANY and ALL of an array. If the left side is NULL, the result is NULL, or the result of an empty array.
+/// Returns the outcomes of ANY or ALL of an array. If the left side is NULL, the result is NULL, or the
+/// result of an empty array.
 fn quantified([left, array]: [Outcomes; 2], all: bool) -> Outcomes {
     match (left, array) {
         (_, Outcomes::NULL) => Outcomes::NULL,
@@ -210,7 +212,8 @@ mod tests {
     use super::*;
     use crate::eval::{CmpOp, List, ListId};
 
-    /// Column 0 is NULL, column 1 is not NULL, nothing is known about column 2.
+    /// Returns the outcomes of a condition: whether it can be true, false and NULL. Column 0 is NULL, column
+    /// 1 is not NULL, and nothing is known about column 2.
     fn of(e: Expr) -> (bool, bool, bool) {
         let found = e.outcomes(&|n| [Outcomes::NULL, Outcomes::VALUE, Outcomes::ANY][n]);
         (found.is_true, found.is_false, found.is_null)

@@ -4,7 +4,7 @@
 //! 1. `%` matches any sequence of characters, `_` any one character. The character after the escape character
 //!    means itself.
 //!
-//! This module knows nothing about indexes. The constant prefix of a pattern is not used for an index yet.
+//! This module does not know indexes. The constant prefix of a pattern is not used for a search in an index.
 
 use memchr::memmem;
 use varve_engine::Datum;
@@ -28,8 +28,8 @@ pub fn eval<'a>(like: &'a Like, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a
     Ok(Datum::Bool(matched != like.negated))
 }
 
-/// Whether the whole subject matches the pattern. Backtracking to the last `%` is enough: an earlier `%` that
-/// took more characters could not help.
+/// Returns whether the whole subject matches the pattern. Backtracking to the last `%` is enough, because an
+/// earlier `%` that took more characters could not help.
 pub fn matches(subject: &str, pattern: &str, escape: Option<char>) -> Result<bool> {
     if !pattern.contains('_') && escape.is_none_or(|c| !pattern.contains(c)) {
         return Ok(has_parts(subject.as_bytes(), pattern.as_bytes()));
@@ -57,7 +57,7 @@ pub fn matches(subject: &str, pattern: &str, escape: Option<char>) -> Result<boo
     }
 }
 
-/// Whether the texts between the `%` of the pattern occur in the subject in this order.
+/// Returns whether the texts between the `%` of the pattern occur in the subject in this order.
 fn has_parts(subject: &[u8], pattern: &[u8]) -> bool {
     let mut parts = pattern.split(|b| *b == b'%');
     let Some(mut rest) = subject.strip_prefix(parts.next().unwrap_or_default()) else { return false };

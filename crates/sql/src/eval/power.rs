@@ -6,7 +6,7 @@
 //!    digits (decision 0628).
 //! 2. NaN and the infinities follow POSIX `pow`, with PostgreSQL's errors.
 //!
-//! This module knows nothing about double precision.
+//! This module does not know double precision.
 
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, One, RoundingMode, Signed, ToPrimitive, Zero};
@@ -27,12 +27,12 @@ const EXPONENT_MAX: f64 = 6_000.0;
 /// The largest number of digits before the point.
 const WHOLE_MAX: f64 = 131_072.0;
 
-/// Error 22003: the result has too many digits before the point.
+/// Returns the error 22003: the result has too many digits before the point.
 fn overflow() -> SqlError {
     SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "value overflows numeric format")
 }
 
-/// Error 2201E: the number has no logarithm.
+/// Returns the error 2201E: the number has no logarithm.
 pub fn no_logarithm(is_zero: bool) -> SqlError {
     let of = if is_zero { "zero" } else { "a negative number" };
     SqlError::new(SqlState::INVALID_LOG, format!("cannot take logarithm of {of}"))
@@ -42,7 +42,7 @@ fn invalid_power(message: &'static str) -> SqlError {
     SqlError::new(SqlState::INVALID_POWER, message)
 }
 
-/// e raised to this power.
+/// Returns e raised to this power.
 pub fn exponential(a: NumericRef<'_>) -> Result<Numeric> {
     let Some(x) = a.to_big() else {
         return Ok(if a.sign() == Some(-1) { of_i128(0) } else { a.to_owned() });
@@ -55,7 +55,7 @@ pub fn exponential(a: NumericRef<'_>) -> Result<Numeric> {
     rounded(context(weight as i64, scale).exp(&repr(&x), None), scale)
 }
 
-/// The natural logarithm.
+/// Returns the natural logarithm.
 pub fn natural_logarithm(a: NumericRef<'_>) -> Result<Numeric> {
     match a.sign() {
         Some(sign) if sign <= 0 => return Err(no_logarithm(sign == 0)),
@@ -67,7 +67,7 @@ pub fn natural_logarithm(a: NumericRef<'_>) -> Result<Numeric> {
     rounded(context(weight, scale).ln(&repr(&x), None), scale)
 }
 
-/// The logarithm of `a` to this base.
+/// Returns the logarithm of `a` to this base.
 pub fn logarithm(base: NumericRef<'_>, a: NumericRef<'_>) -> Result<Numeric> {
     if base.is_nan() || a.is_nan() {
         return Ok(Numeric::nan());
@@ -99,7 +99,7 @@ pub fn logarithm(base: NumericRef<'_>, a: NumericRef<'_>) -> Result<Numeric> {
     }
 }
 
-/// `base` raised to the power of `exponent`.
+/// Returns `base` raised to the power of `exponent`.
 pub fn power(base: NumericRef<'_>, exponent: NumericRef<'_>) -> Result<Numeric> {
     let (Some(b), Some(e)) = (base.to_big(), exponent.to_big()) else {
         return special_power(base, exponent);
@@ -126,7 +126,7 @@ pub fn power(base: NumericRef<'_>, exponent: NumericRef<'_>) -> Result<Numeric> 
     rounded(context(weight, scale).powf(&repr(&b), &repr(&e), None), scale)
 }
 
-/// A power with an integer exponent. It has at least 16 digits after the point, even if it is large.
+/// Returns a power with an integer exponent. It has at least 16 digits after the point, even if it is large.
 fn whole_power(base: &BigDecimal, exponent: i32) -> Result<Numeric> {
     let scale = base.fractional_digit_count().clamp(SIGNIFICANT_MIN, SCALE_MAX);
     if base.is_zero() {
@@ -142,7 +142,7 @@ fn whole_power(base: &BigDecimal, exponent: i32) -> Result<Numeric> {
     rounded(context(weight as i64, scale).powi(&repr(base), exponent.into()), scale)
 }
 
-/// A power, if an argument is NaN or infinite.
+/// Returns a power, if an argument is NaN or infinite.
 fn special_power(base: NumericRef<'_>, exponent: NumericRef<'_>) -> Result<Numeric> {
     let is_one = |n: NumericRef<'_>| n.to_big().is_some_and(|n| n.is_one());
     if exponent.sign() == Some(0) || is_one(base) {
@@ -172,14 +172,14 @@ fn special_power(base: NumericRef<'_>, exponent: NumericRef<'_>) -> Result<Numer
     if sign < 0 { Ok(of_i128(0)) } else { infinite(base_sign < 0 && is_odd()) }
 }
 
-/// The greatest common divisor. NaN if an argument is NaN or infinite.
+/// Returns the greatest common divisor, or NaN if an argument is NaN or infinite.
 pub fn greatest_divisor(a: NumericRef<'_>, b: NumericRef<'_>, cx: &Cx<'_>) -> Result<Numeric> {
     let (Some(a), Some(b)) = (a.to_big(), b.to_big()) else { return Ok(Numeric::nan()) };
     let (x, y, scale) = as_integers(a, b);
     pack(&BigDecimal::new(divisor(x, y, cx)?, scale))
 }
 
-/// The least common multiple. 0 if an argument is 0.
+/// Returns the least common multiple, or 0 if an argument is 0.
 pub fn least_multiple(a: NumericRef<'_>, b: NumericRef<'_>, cx: &Cx<'_>) -> Result<Numeric> {
     let (Some(a), Some(b)) = (a.to_big(), b.to_big()) else { return Ok(Numeric::nan()) };
     let (x, y, scale) = as_integers(a, b);
@@ -190,7 +190,8 @@ pub fn least_multiple(a: NumericRef<'_>, b: NumericRef<'_>, cx: &Cx<'_>) -> Resu
     pack(&BigDecimal::new(multiple.abs(), scale))
 }
 
-/// Euclid's algorithm. It needs many iterations for long numbers, so it checks for a cancel request.
+/// Computes the greatest common divisor by Euclid's algorithm. This takes many iterations for long numbers,
+/// so the function checks for a cancel request.
 fn divisor(mut x: BigInt, mut y: BigInt, cx: &Cx<'_>) -> Result<BigInt> {
     while !y.is_zero() {
         cx.env.check_cancel()?;
@@ -200,21 +201,21 @@ fn divisor(mut x: BigInt, mut y: BigInt, cx: &Cx<'_>) -> Result<BigInt> {
     Ok(x.abs())
 }
 
-/// Both numbers as integers, in units of the last digit of either number. Also returns their scale.
+/// Returns both numbers as integers, in units of the last digit of either number. Also returns their scale.
 fn as_integers(a: BigDecimal, b: BigDecimal) -> (BigInt, BigInt, i64) {
     let scale = a.fractional_digit_count().max(b.fractional_digit_count()).max(0);
     let digits = |of: BigDecimal| of.with_scale(scale).into_bigint_and_exponent().0;
     (digits(a), digits(b), scale)
 }
 
-/// The number of digits after the point for a result whose first digit has this weight. The digit just before
-/// the point has weight 0.
+/// Returns the number of digits after the point for a result whose first digit has this weight. The digit
+/// just before the point has weight 0.
 fn fitting_scale(weight: i64, arguments: &[&BigDecimal]) -> i64 {
     let shown = arguments.iter().map(|a| a.fractional_digit_count()).max().unwrap_or(0);
     (SIGNIFICANT_MIN - weight).max(shown).clamp(0, SCALE_MAX)
 }
 
-/// A context of the library with enough digits for a result of this weight and scale.
+/// Returns a context of the library with enough digits for a result of this weight and scale.
 fn context(weight: i64, scale: i64) -> Context<HalfAway> {
     Context::new(usize::try_from(weight + scale + GUARD_DIGITS).unwrap_or(0).max(GUARD_DIGITS as usize))
 }
@@ -224,7 +225,7 @@ fn repr(of: &BigDecimal) -> Repr<10> {
     Repr::new(IBig::from_le_bytes(&digits.to_signed_bytes_le()), -(exponent as isize))
 }
 
-/// The result, rounded to this number of digits after the point.
+/// Returns the result, rounded to this number of digits after the point.
 fn rounded(result: FpResult<DBig>, scale: i64) -> Result<Numeric> {
     let Ok(result) = result else { return Err(overflow()) };
     let (digits, exponent) = result.value().into_repr().into_parts();
@@ -245,7 +246,7 @@ fn approximate(of: &BigDecimal) -> f64 {
     of.to_f64().unwrap_or(if of.is_negative() { f64::NEG_INFINITY } else { f64::INFINITY })
 }
 
-/// The weight of the first digit of a positive number, and its first digits as a number from 1 to 10.
+/// Returns the weight of the first digit of a positive number, and its first digits as a number from 1 to 10.
 fn scientific(of: &BigDecimal) -> (i64, f64) {
     let (digits, scale) = of.as_bigint_and_exponent();
     let text = digits.magnitude().to_string();
@@ -255,19 +256,20 @@ fn scientific(of: &BigDecimal) -> (i64, f64) {
     (weight, leading)
 }
 
-/// The decimal logarithm of a positive number, even if no double can hold the number.
+/// Returns the decimal logarithm of a positive number, even if no double can hold the number.
 fn decimal_logarithm(of: &BigDecimal) -> f64 {
     let (weight, leading) = scientific(of);
     weight as f64 + leading.log10()
 }
 
-/// The natural logarithm of a positive number. It is exact enough for numbers near 1, too.
+/// Returns the natural logarithm of a positive number. It is exact enough for numbers near 1, too.
 fn natural(of: &BigDecimal) -> f64 {
     let beyond_one = approximate(&exact_sum(of.clone(), -BigDecimal::one()));
     if beyond_one.abs() < 0.1 { beyond_one.ln_1p() } else { decimal_logarithm(of) / LOG10_E }
 }
 
-/// The weight of the first digit of a positive number's natural logarithm, as PostgreSQL estimates it.
+/// Returns the weight of the first digit of a positive number's natural logarithm, as PostgreSQL estimates
+/// it.
 fn logarithm_weight(of: &BigDecimal) -> i64 {
     let beyond_one = exact_sum(of.clone(), -BigDecimal::one());
     if beyond_one.abs() <= BigDecimal::new(BigInt::one(), 1) {

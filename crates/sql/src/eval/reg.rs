@@ -16,7 +16,7 @@ use crate::system::{self, SystemContext, ids, names, show, types};
 use crate::text;
 use crate::ty::Reg;
 
-/// The name of the object with an OID, as text.
+/// Returns the name of the object with an OID, as text.
 pub fn shown<'a>(kind: Reg, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Some(oid) = value.as_integer().and_then(|n| u32::try_from(n).ok()) else { return Ok(value) };
     if oid == 0 {
@@ -50,8 +50,8 @@ pub fn read<'a>(kind: Reg, written: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     find(kind, written, &world.catalog, &world.path).map(|oid| Datum::Int8(i64::from(oid)))
 }
 
-/// The OID that a text means: a number, `-`, or a name. Fails with 42P01 or a similar error if there is no
-/// object of this name.
+/// Returns the OID that a text means: a number, `-`, or a name. Fails with 42P01 or a similar error if there
+/// is no object of this name.
 pub fn find(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Result<u32> {
     if written == "-" {
         return Ok(0);
@@ -62,7 +62,7 @@ pub fn find(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Result<
     find_named(kind, written, catalog, path)
 }
 
-/// The OID of the object of this name, which may look like a number.
+/// Returns the OID of the object of this name, which may look like a number.
 pub fn find_named(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Result<u32> {
     lookup(kind, written, catalog, path).ok_or_else(|| {
         let (schema, _) = split_name(written);
@@ -74,7 +74,7 @@ pub fn find_named(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> R
     })
 }
 
-/// The OID of the object of this name.
+/// Returns the OID of the object of this name.
 pub fn lookup(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Option<u32> {
     match kind {
         Reg::Class => relation_oid(written, catalog, path),

@@ -9,7 +9,7 @@
 //!    cache.
 //! 2. A pattern without back references and look-around is searched for in linear time.
 //!
-//! This module knows nothing about operators and functions.
+//! This module does not know operators or functions.
 
 mod atoms;
 mod matcher;
@@ -36,10 +36,10 @@ const SIZE_MAX: usize = 1 << 20;
 
 /// The text ranges that groups match, as byte offsets. The first range is the whole match.
 pub type Groups = Vec<Option<(usize, usize)>>;
-/// Called during a search. Its error ends the search.
+/// A function that a search calls from time to time. Its error ends the search.
 pub type Look<'t> = &'t dyn Fn() -> Result<()>;
 
-/// A pattern as written, its flags, and what it compiled to.
+/// A pattern as written, its flags, and the compiled pattern.
 type Compiled = (String, Options, Rc<Pattern>);
 
 thread_local! {
@@ -73,12 +73,12 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// The number of groups.
+    /// Returns the number of groups.
     pub fn group_count(&self) -> usize {
         self.group_count
     }
 
-    /// Whether the pattern matches anywhere in the text.
+    /// Returns whether the pattern matches anywhere in the text.
     pub fn is_match(&self, text: &str, look: Look<'_>) -> Result<bool> {
         match self.part.is_searched_exactly() {
             true => Ok(self.regex.is_match(text)),
@@ -96,7 +96,7 @@ impl Pattern {
         }
     }
 
-    /// The leftmost match at or after `from`, and its groups if they are wanted.
+    /// Returns the leftmost match at or after `from`, and its groups if they are wanted.
     pub fn next(
         &self,
         text: &str,
@@ -123,8 +123,8 @@ impl Pattern {
         Ok(None)
     }
 
-    /// All matches at or after `from`, from left to right. After an empty match the search continues one
-    /// character later.
+    /// Returns all matches at or after `from`, from left to right. After an empty match the search continues
+    /// one character later.
     pub fn all(&self, text: &str, from: usize, wants_groups: bool, look: Look<'_>) -> Result<Vec<Groups>> {
         let mut out = Vec::new();
         let mut from = from;
@@ -141,7 +141,7 @@ impl Pattern {
     }
 }
 
-/// The begin and the end of the whole match.
+/// Returns the begin and the end of the whole match.
 pub fn whole(groups: &Groups) -> (usize, usize) {
     groups.first().copied().flatten().unwrap_or_default()
 }
@@ -174,7 +174,7 @@ fn invalid(error: &regex::Error) -> SqlError {
     })
 }
 
-/// Error 2201B: the regular expression is not valid.
+/// Returns the error 2201B: the regular expression is not valid.
 fn invalid_for(reason: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {reason}"))
 }
@@ -183,7 +183,7 @@ fn invalid_for(reason: &str) -> SqlError {
 mod tests {
     use super::*;
 
-    /// Answers of PostgreSQL 15.
+    /// The expected results are those of PostgreSQL 15.
     #[test]
     fn patterns_match_as_in_postgresql() {
         for (text, pattern, fold_case, expected) in [
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Answers of PostgreSQL 15.
+    /// The expected results are those of PostgreSQL 15.
     #[test]
     fn matches_end_where_postgresql_ends_them() {
         for (text, pattern, expected) in [

@@ -10,8 +10,8 @@ use super::arith::Class;
 use crate::ty::{Ty, Typed};
 
 impl Expr {
-    /// The type of the expression, given the types of columns (or slots) and parameters. `None` if it is
-    /// unknown: an untyped NULL, or a value of a `Let`.
+    /// Returns the type of the expression, given the types of columns (or slots) and parameters. Returns
+    /// `None` if the type is not known, because the expression is an untyped NULL or a value of a `Let`.
     pub fn type_in(&self, column: &dyn Fn(usize) -> Ty, param: &dyn Fn(usize) -> Option<Ty>) -> Option<Ty> {
         let of = |e: &Expr| e.type_in(column, param);
         match self {
@@ -45,7 +45,7 @@ impl Expr {
     }
 }
 
-/// The type of a value, by its variant of `Value`. `None` for NULL.
+/// Returns the type of a value, by its variant of `Value`, or `None` for NULL.
 pub fn type_of(value: &Value) -> Option<Ty> {
     Some(match value {
         Value::Null => return None,
@@ -68,7 +68,7 @@ pub fn type_of(value: &Value) -> Option<Ty> {
     })
 }
 
-/// The type of an array, by the form of its elements.
+/// Returns the type of an array, by the form of its elements.
 fn array_type(array: ArrayRef<'_>) -> Option<Ty> {
     match Typed::of_column(array.element()).ty {
         Ty::Int2 if array.is_vector() => Some(Ty::Int2Vector),

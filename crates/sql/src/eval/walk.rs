@@ -119,16 +119,16 @@ impl Expr {
         }
     }
 
-    /// Whether the value is the same for every row of one statement: the expression has no column, no slot,
-    /// no `Expr::Held`, no subquery and no volatile function.
+    /// Returns whether the value is the same for every row of one statement. The expression then has no
+    /// column, no slot, no `Expr::Held`, no subquery and no volatile function.
     pub fn is_constant(&self) -> bool {
         let mut constant = self.is_fixed();
         self.walk(&mut |e| constant &= !matches!(e, Expr::Slot(_)));
         constant
     }
 
-    /// Whether the value is the same for every row of one scan. It may use slots, because their values are
-    /// computed before the scan.
+    /// Returns whether the value is the same for every row of one scan. It may use slots, because their
+    /// values are computed before the scan.
     pub fn is_fixed(&self) -> bool {
         let mut fixed = true;
         self.walk(&mut |e| match e {
@@ -147,28 +147,28 @@ impl Expr {
         });
     }
 
-    /// Whether the expression reads columns.
+    /// Returns whether the expression reads columns.
     pub fn reads_columns(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e, Expr::Column(_)));
         found
     }
 
-    /// Whether the expression uses values of an outer query.
+    /// Returns whether the expression uses values of an outer query.
     pub fn reads_outer(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e, Expr::Outer(_)));
         found
     }
 
-    /// Whether the expression contains a subquery.
+    /// Returns whether the expression contains a subquery.
     pub fn has_subquery(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e, Expr::Subquery(..)));
         found
     }
 
-    /// The number of values that the surrounding `Let` must have for this expression.
+    /// Returns the number of values that the surrounding `Let` must have for this expression.
     pub fn held_count(&self) -> usize {
         match self {
             Expr::Held(n) => n + 1,
@@ -181,15 +181,15 @@ impl Expr {
         }
     }
 
-    /// Whether two evaluations for the same row may have different values.
+    /// Returns whether two evaluations for the same row may have different values.
     pub fn is_volatile(&self) -> bool {
         let mut volatile = false;
         self.walk(&mut |e| volatile |= matches!(e, Expr::Call(f, _) if f.volatile));
         volatile
     }
 
-    /// Whether evaluating the expression several times costs no more than computing it once and storing the
-    /// value.
+    /// Returns whether evaluating the expression several times costs no more than computing it once and
+    /// storing the value.
     pub fn is_cheap(&self) -> bool {
         let mut nodes = 0;
         self.walk(&mut |_| nodes += 1);

@@ -5,7 +5,7 @@
 //! 2. Rows are checked after the table is locked and changed. If a row violates a new rule, the statement is
 //!    rolled back.
 //!
-//! This module knows nothing about the syntax of the actions (`bind::alter`).
+//! This module does not know the syntax of the actions (`bind::alter`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ pub(super) fn rename_index(
     Ok("ALTER INDEX")
 }
 
-/// ALTER INDEX ... SET TABLESPACE
+/// Runs ALTER INDEX ... SET TABLESPACE.
 pub(super) fn move_index(
     (schema, name): (&str, &str),
     tablespace: &str,
@@ -178,8 +178,8 @@ pub(super) fn move_index(
     Ok("ALTER INDEX")
 }
 
-/// Error 42501 if the name means a system table. Otherwise returns `missing`, the error that there is no such
-/// table.
+/// Returns the error 42501 if the name means a system table. Otherwise returns `missing`, the error that
+/// there is no such table.
 fn not_of_users(name: &ast::ObjectName, missing: SqlError) -> SqlError {
     let Ok((schema, table)) = object_name(name) else { return missing };
     let schema = if name.0.len() == 1 { "pg_catalog" } else { &schema };
@@ -534,8 +534,8 @@ impl Alter<'_> {
         let catalog = self.txn.catalog();
         let owned = catalog.sequences().filter(|s| s.owned_by.is_some_and(|(of, _)| of == table.id));
         for sequence in owned {
-            // A default may draw from several sequences, and each move changes its text. So each move needs
-            // the catalog that the move before has left.
+            // A default may use several sequences, and each move of a sequence changes the text of the
+            // default. So each move needs the catalog that the move before has left.
             let catalog = self.txn.catalog();
             let ddl = &mut SequenceDdl { txn: self.txn, facts: self.facts, notices: self.notices };
             ddl.move_to(&catalog, sequence, schema, &sequence.name)?;
@@ -583,7 +583,7 @@ impl Alter<'_> {
     }
 }
 
-/// Error 23502: existing rows have NULL in the column.
+/// Returns the error 23502: existing rows have NULL in the column.
 pub(super) fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
     let message = format!(
         "column \"{}\" of relation \"{}\" contains null values",

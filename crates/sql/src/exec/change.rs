@@ -5,13 +5,14 @@
 //!    its rows. So a row that moves within the scanned index is not changed twice.
 //! 2. The condition and the new values are evaluated on the newest version, and again after each wait for a
 //!    lock.
-//! 3. A statement changes no row twice: it remembers the rows that it has changed, also under their new keys.
+//! 3. A statement changes no row twice, because it remembers the rows that it has changed, also by their new
+//!    keys.
 //! 4. RETURNING shows a row only after it has been changed.
 //! 5. A general query, which DataFusion runs, reads other relations and subqueries at the statement's
 //!    snapshot. The row that the statement changes is the newest version. If that version is newer than the
 //!    snapshot, the row is locked, and the subqueries run again for it.
 //!
-//! This module knows nothing about locks and versions.
+//! This module does not know locks or versions.
 
 use std::collections::HashSet;
 
@@ -51,7 +52,7 @@ struct Made {
 }
 
 /// Runs the query that found a row again, for another version of this row. The argument has the other
-/// relations' columns, the row, and its key. `None` if this version must not be changed.
+/// relations' columns, the row, and its key. The result is `None` if this version must not be changed.
 pub type Again<'a> = dyn FnMut(&mut Transaction, Vec<Value>) -> Result<Option<Box<[Value]>>> + 'a;
 
 /// Rows that a general query has found.
@@ -474,8 +475,8 @@ fn whole(row: &RowRef<'_>, def: &TableDef) -> Vec<Value> {
     (0..def.columns.len()).map(|c| row.get(c).to_value()).collect()
 }
 
-/// Whether the row still has the column values for which the query has run its subqueries. These values are
-/// the last ones of `given`.
+/// Returns whether the row still has the column values for which the query has run its subqueries. These
+/// values are the last ones of `given`.
 fn is_as_found(found: &RowFinder, row: &RowRef<'_>, given: &[Datum<'_>]) -> bool {
     let values = &given[given.len() - found.seen.len()..];
     let (mut now, mut then) = (Vec::new(), Vec::new());
@@ -484,8 +485,8 @@ fn is_as_found(found: &RowFinder, row: &RowRef<'_>, given: &[Datum<'_>]) -> bool
     now == then
 }
 
-/// The input of expressions in a statement with other relations: columns of the other relations, the row,
-/// values of subqueries.
+/// Returns the input of expressions in a statement with other relations: columns of the other relations, the
+/// row, values of subqueries.
 fn beside<'a>(def: &TableDef, row: &RowRef<'a>, given: &'a [Datum<'a>], others: usize) -> Row<'a> {
     let own = (0..def.columns.len()).map(|c| row.get(c));
     given[..others].iter().copied().chain(own).chain(given[others..].iter().copied()).collect()

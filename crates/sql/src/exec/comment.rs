@@ -36,13 +36,13 @@ pub(super) fn comment(
     Ok("COMMENT")
 }
 
-/// The name of the commented database, if no such database exists.
+/// Returns the name of the commented database, if no such database exists.
 fn missing_database(catalog: &Catalog, c: &Comment) -> Option<String> {
     let name = c.name.0.last().map(fold)?;
     (c.kind == CommentKind::Database && catalog.database_named(&name).is_none()).then_some(name)
 }
 
-/// The commented object, and the ordinal of the column for a comment on a column.
+/// Returns the commented object, and the ordinal of the column for a comment on a column.
 fn commented(
     catalog: &Catalog,
     kind: CommentKind,

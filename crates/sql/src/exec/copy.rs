@@ -230,7 +230,7 @@ impl Exec<'_> {
 }
 
 impl CopyPlan {
-    /// Whether the row fulfils the WHERE condition.
+    /// Returns whether the row fulfils the WHERE condition.
     fn takes<'a>(&'a self, values: &'a [Datum<'a>], cx: &Cx<'a>) -> Result<bool> {
         self.filter.as_ref().map_or(Ok(true), |f| f.is_true(&Input::Slots(values), cx))
     }
@@ -272,7 +272,7 @@ fn binary_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum
     }
 }
 
-/// Error 22P04: the line has no field for this column.
+/// Returns the error 22P04: the line has no field for this column.
 fn missing(column: &str) -> SqlError {
     SqlError::new(SqlState::BAD_COPY, format!("missing data for column \"{column}\""))
 }

@@ -144,8 +144,8 @@ fn create_index(
     Ok("CREATE INDEX")
 }
 
-/// Finds tables whose foreign keys refer to tables that TRUNCATE empties. With CASCADE they are emptied too.
-/// Otherwise it is an error.
+/// Finds tables whose foreign keys refer to tables that TRUNCATE empties. With CASCADE these tables are
+/// emptied, too. Otherwise such a table is an error.
 fn add_children(
     catalog: &Catalog,
     tables: &mut Vec<Arc<TableDef>>,

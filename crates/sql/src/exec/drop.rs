@@ -133,7 +133,7 @@ pub(super) fn drop_schema(
     Ok("DROP SCHEMA")
 }
 
-/// The objects in a schema.
+/// Returns the objects in a schema.
 fn inside(catalog: &Catalog, schema: &str) -> Vec<(ObjectId, Dependent)> {
     let on = format!("schema {schema}");
     let mut found: Vec<(ObjectId, Dependent)> = Vec::new();
@@ -234,14 +234,14 @@ impl FoundDependents<'_> {
     }
 }
 
-/// Everything that depends on the named objects, directly or indirectly.
+/// Returns everything that depends on the named objects, directly or indirectly.
 fn dependents_of(catalog: &Catalog, named: &[Gone]) -> Vec<Dependent> {
     let mut found = FoundDependents { catalog, seen: named.to_vec(), dependents: Vec::new() };
     named.iter().for_each(|gone| found.add_all(direct_of(catalog, gone)));
     found.told()
 }
 
-/// What depends directly on one object. The ids decide the order in messages.
+/// Returns the objects that depend directly on one object. The ids decide the order in messages.
 fn direct_of(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
     let (object, on) = match gone {
         Gone::Table(id) => match catalog.table_by_id(*id) {
@@ -270,7 +270,8 @@ fn direct_of(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
     out
 }
 
-/// If there are dependent objects: fails with 2BP01 without CASCADE, and adds a notice with CASCADE.
+/// Handles dependent objects, if there are any. Without CASCADE it fails with 2BP01, and with CASCADE it adds
+/// a notice.
 fn settle(of: Option<&str>, dependents: &[Dependent], cascade: bool, notices: &mut Notices) -> Result<()> {
     let Some(first) = dependents.first() else { return Ok(()) };
     if !cascade {
@@ -366,7 +367,7 @@ fn described(catalog: &Catalog, kind: DropKind, named: &[Gone]) -> Option<String
     Some(format!("{} {name}", kind.name()))
 }
 
-/// A name as messages show it: with its schema, unless the search path finds the name in this schema.
+/// Returns a name as messages show it: with its schema, unless the search path finds the name in this schema.
 pub(super) fn shown(schema: &str, name: &str) -> String {
     if schema == varve_engine::catalog::PUBLIC { name.to_owned() } else { format!("{schema}.{name}") }
 }
@@ -414,7 +415,7 @@ fn index(catalog: &Catalog, schema: &str, last: &str) -> Result<Option<Gone>> {
     Ok(Some(Gone::Index(table.id, index.id)))
 }
 
-/// Error 2BP01: the index belongs to a constraint of the same name.
+/// Returns the error 2BP01: the index belongs to a constraint of the same name.
 fn needed_index(name: &str, table: &str) -> SqlError {
     let (name, table) = (quoted(name), quoted(table));
     let message = format!("cannot drop index {name} because constraint {name} on table {table} requires it");
@@ -436,8 +437,8 @@ fn refuse_identity(catalog: &Catalog, sequence: &SequenceDef) -> Result<()> {
     Err(error.with_hint(format!("You can drop {column} instead.")).into())
 }
 
-/// The defaults that draw from sequences which these columns of a table own. Without the defaults of these
-/// columns themselves.
+/// Returns the defaults that use sequences which these columns of a table own. The defaults of these columns
+/// themselves are left out.
 pub(super) fn defaults_of_owned(
     catalog: &Catalog,
     table: TableId,
@@ -449,7 +450,7 @@ pub(super) fn defaults_of_owned(
     found
 }
 
-/// The defaults that draw from a sequence.
+/// Returns the defaults that use a sequence.
 fn defaults_of(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(ObjectId, Dependent)> {
     let on = format!("sequence {}", shown(&sequence.schema, &sequence.name));
     let mut found = Vec::new();

@@ -45,7 +45,7 @@ pub struct Groups<'s> {
 }
 
 impl<'s> Groups<'s> {
-    /// The groups before the first row.
+    /// Returns the groups before the first row.
     pub fn new(plan: &Aggregate, arena: &'s Bump) -> Self {
         let mut groups = Groups { arena, index: FxHashMap::default(), groups: Vec::new(), key: Vec::new() };
         if plan.single {
@@ -168,7 +168,7 @@ fn add_value(call: &AggCall, state: &mut State, value: Datum<'_>, scratch: &mut 
     Ok(())
 }
 
-/// The result of bit_and, bit_or or bit_xor after one more value.
+/// Returns the result of bit_and, bit_or or bit_xor after one more value.
 pub fn bits(kind: AggKind, value: Datum<'_>, before: &Value) -> Value {
     let both = |a: i64, b: i64| match kind {
         AggKind::BitAnd => a & b,
@@ -183,7 +183,7 @@ pub fn bits(kind: AggKind, value: Datum<'_>, before: &Value) -> Value {
     }
 }
 
-/// Whether two texts have the same bytes. Then the kept value need not be replaced.
+/// Returns whether two texts have the same bytes. Then the kept value need not be replaced.
 fn is_same(a: &Datum<'_>, b: &Datum<'_>) -> bool {
     match (a, b) {
         (Datum::Text(a), Datum::Text(b)) => a == b,

@@ -97,8 +97,8 @@ impl Alter<'_> {
         self.set_identity(table, ordinal, None, &SequenceOptions { data_type, ..SequenceOptions::default() })
     }
 
-    /// Finds the sequence of an identity column. The column may own another sequence from the time when it
-    /// was a serial column.
+    /// Finds the sequence of an identity column. The column may also own a sequence from the time when it was
+    /// a serial column.
     fn sequence_behind(&mut self, table: &TableDef, ordinal: usize) -> Result<Arc<SequenceDef>> {
         let catalog = self.txn.catalog();
         let default = table.columns[ordinal].default.as_deref().unwrap_or_default();
@@ -108,7 +108,7 @@ impl Alter<'_> {
     }
 }
 
-/// Error 55000: the column is not an identity column.
+/// Returns the error 55000: the column is not an identity column.
 fn no_identity(table: &TableDef, ordinal: usize) -> SqlError {
     let name = &table.columns[ordinal].name;
     let message = format!("column \"{name}\" of relation \"{}\" is not an identity column", table.name);

@@ -6,7 +6,7 @@
 //! 2. ON CONFLICT DO NOTHING ignores only error 23505 of the constraint that it names. DO UPDATE is in
 //!    `upsert`.
 //!
-//! This module knows nothing about defaults (they are in the plan).
+//! This module does not know defaults, which are in the plan.
 
 use std::sync::Arc;
 
@@ -174,7 +174,7 @@ impl Exec<'_> {
     }
 }
 
-/// The expressions of the new row for a row of the query with these values.
+/// Returns the expressions of the new row for a row of the query with these values.
 fn row_for<'p>(source: &'p InsertSource, values: &[Value]) -> Result<&'p [Expr]> {
     let row = match (source, values.first()) {
         (InsertSource::Query(_, row), _) => Some(row),
@@ -186,7 +186,7 @@ fn row_for<'p>(source: &'p InsertSource, values: &[Value]) -> Result<&'p [Expr]>
     row.map(AsRef::as_ref).ok_or_else(|| SqlError::internal("an INSERT of rows that no query gives"))
 }
 
-/// Whether the query reads only generate_series. Then each row can be written before the next one is
+/// Returns whether the query reads only generate_series. Then each row can be written before the next one is
 /// computed.
 fn streams(q: &Select) -> bool {
     matches!(q.source, Source::Series(..))

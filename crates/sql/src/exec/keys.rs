@@ -32,7 +32,7 @@ pub struct KeyList {
 }
 
 impl KeyList {
-    /// The memory that the buffer has allocated, in bytes.
+    /// Returns the memory that the buffer has allocated, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + size_of::<usize>() * self.ends.capacity()
     }
@@ -49,12 +49,12 @@ impl KeyList {
         self.ends.push(self.bytes.len());
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The n-th key.
+    /// Returns the n-th key.
     pub fn get(&self, n: usize) -> &[u8] {
         let start = n.checked_sub(1).map_or(0, |p| self.ends[p]);
         &self.bytes[start..self.ends[n]]
@@ -67,15 +67,15 @@ pub struct Landed(HashSet<Box<[u8]>>);
 
 impl Landed {
     /// Records that the row found at key `from` now has the key `to`. `to` is empty if the table has no
-    /// primary key: then the key of a row never changes.
+    /// primary key, because then the key of a row never changes.
     pub fn note(&mut self, from: &[u8], to: &[u8]) {
         if !to.is_empty() && from != to {
             self.0.insert(to.into());
         }
     }
 
-    /// Whether the statement has already changed or locked this row under another key. The row that the
-    /// snapshot has under the current key is another one then.
+    /// Returns whether the statement has already changed or locked this row under another key. Then the row
+    /// that the snapshot has under the current key is another row.
     pub fn holds<'a>(&self, table: &TableDef, row: &RowRef<'a>, buffer: &mut Vec<u8>) -> bool {
         if self.0.is_empty() {
             return false;
@@ -86,17 +86,17 @@ impl Landed {
 }
 
 impl Ranges {
-    /// The memory that the buffer has allocated, in bytes.
+    /// Returns the memory that the buffer has allocated, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + size_of::<(usize, usize, usize)>() * self.spans.capacity()
     }
 
-    /// The number of ranges.
+    /// Returns the number of ranges.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// The lower and upper bound of the n-th range.
+    /// Returns the lower and upper bound of the n-th range.
     pub fn get(&self, n: usize) -> (&[u8], &[u8]) {
         let (lower, upper, end) = self.spans[n];
         (&self.bytes[lower..upper], &self.bytes[upper..end])

@@ -1,11 +1,11 @@
-//! Executes SELECT ... FOR UPDATE: it first finds keys, then locks row by row.
+//! Executes SELECT ... FOR UPDATE. It first finds keys, and then locks row by row.
 //!
 //! Invariants
 //! 1. The whole condition and the outputs are evaluated on the locked version, and again after each wait.
 //! 2. Rows are locked in the order in which they are returned. No more rows are locked than LIMIT allows.
 //! 3. With NOWAIT and SKIP LOCKED the statement never waits for a lock of a row, or of a partition.
 //!
-//! This module knows nothing about the wire protocol and transaction blocks.
+//! This module does not know the wire protocol or transaction blocks.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -230,12 +230,12 @@ impl Exec<'_> {
     }
 }
 
-/// Whether the error means that another transaction holds the row.
+/// Returns whether the error means that another transaction holds the row.
 pub fn is_held(e: &SqlError) -> bool {
     matches!(e.sqlstate, SqlState::LOCK_NOT_AVAILABLE | SqlState::DEADLOCK)
 }
 
-/// PostgreSQL's error for a row that NOWAIT could not lock. Other errors are returned as they are.
+/// Returns PostgreSQL's error for a row that NOWAIT could not lock. Other errors are returned as they are.
 pub fn not_at_once(e: SqlError, wait: LockWait, table: &str) -> SqlError {
     if wait != LockWait::Fail || !is_held(&e) {
         return e;

@@ -5,8 +5,8 @@
 //! 1. While an inner table is read, no latch or page of the engine is held. The rows of the outer table are
 //!    first copied, a batch at a time.
 //! 2. A batch has a limited number of rows and of bytes. Only its last row may exceed the limit of bytes.
-//! 3. Rows are sorted by their position in the first table of the loops, then by that in the second, and so
-//!    on.
+//! 3. Rows are sorted by their position in the first table of the loops, then by their position in the second
+//!    one, and so on.
 //!
 //! This module does not know why the tables are read in this order (`crate::loops`) or where the rows go.
 
@@ -45,12 +45,12 @@ pub struct Level {
     key: Vec<u8>,
     /// The index of the range that is being read.
     range: usize,
-    /// The position in this range where the last batch ended. Empty at the beginning of the range.
+    /// The position in this range where the last batch ended. It is empty at the beginning of the range.
     place: Vec<u8>,
 }
 
 impl Level {
-    /// The memory that the buffers have allocated, in bytes.
+    /// Returns the memory that the buffers have allocated, in bytes.
     pub fn held_bytes(&self) -> usize {
         let buffers = self.key.capacity() + self.place.capacity();
         self.rows.allocated_bytes() + self.temporary.allocated_bytes() + self.ranges.held_bytes() + buffers
@@ -252,7 +252,7 @@ impl OneStep<'_> {
     }
 }
 
-/// The bytes of a value outside of its fixed-size place in the row.
+/// Returns the bytes of a value outside of its fixed-size place in the row.
 fn kept_bytes(value: &Datum<'_>) -> usize {
     match value {
         Datum::Text(t) => t.len(),
@@ -271,7 +271,7 @@ struct Cursor<'l> {
 }
 
 impl Cursor<'_> {
-    /// The scan of the rest of the current range.
+    /// Returns the scan of the rest of the current range.
     fn rest<'s>(&'s self, index: ScanIndex, target: &'s TableAccess) -> ScanSpec<'s> {
         let reverse = target.reverse;
         let at = if reverse { self.ranges.len() - 1 - *self.range } else { *self.range };

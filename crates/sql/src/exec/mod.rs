@@ -6,7 +6,7 @@
 //!    the number of memory allocations does not grow with the number of rows.
 //! 3. On an error the executor never rolls back. The session does.
 //!
-//! This module knows nothing about transaction blocks and caches.
+//! This module does not know transaction blocks or caches.
 
 mod alter;
 mod change;
@@ -66,9 +66,9 @@ use crate::ty::Ty;
 /// The buffers that a session lends to its statements.
 #[derive(Default)]
 pub struct Scratch {
-    /// Values of one row. Reset after each row.
+    /// Values of one row. The arena is reset after each row.
     pub row_arena: Bump,
-    /// Values of the result. Reset after each statement.
+    /// Values of the result. The arena is reset after each statement.
     pub result_arena: Bump,
     /// The key that is being built.
     pub key: Vec<u8>,
@@ -133,15 +133,16 @@ pub struct Facts {
     pub encoding: crate::encoding::Encoding,
     /// The access method of new tables without USING.
     pub table_method: crate::table_method::TableMethod,
-    /// The tablespace of new tables and indexes without TABLESPACE; empty means the data space.
+    /// The tablespace of new tables and indexes without TABLESPACE. An empty name means the data space.
     pub default_tablespace: String,
-    /// How long the statement waits for a lock.
+    /// The time for which the statement waits for a lock.
     pub lock_timeout: Option<std::time::Duration>,
     /// State of `random()`.
     pub random: Cell<u64>,
-    /// Set by another thread to end the statement.
+    /// A flag that another thread sets to end the statement.
     pub cancel: Arc<AtomicBool>,
-    /// The state that catalog functions and system tables read. Set while a statement with one of these runs.
+    /// The state that catalog functions and system tables read. It is set while a statement with one of these
+    /// runs.
     pub world: Option<Arc<SystemContext>>,
 }
 
@@ -159,7 +160,7 @@ pub struct Exec<'x> {
     pub sequences: &'x SequenceMemory,
     /// The parameters of the plan, for `group_count` runs one after the other.
     pub params: &'x [Datum<'x>],
-    /// How many times an INSERT of one row runs. Each run has its own parameters.
+    /// The number of times that an INSERT of one row runs. Each run has its own parameters.
     pub group_count: usize,
     /// The foreign key checks to run at the end of the statement.
     pub pending: Pending,
@@ -209,12 +210,12 @@ impl Opened {
 }
 
 impl Facts {
-    /// The settings for reading texts of times.
+    /// Returns the settings for reading texts of times.
     pub fn reading(&self) -> crate::time::Reading<'_> {
         crate::time::Reading::new(&self.forms, &self.now_us)
     }
 
-    /// The environment of expressions.
+    /// Returns the environment of expressions.
     pub fn env<'a>(&'a self, sequences: &'a dyn Sequences) -> Env<'a> {
         Env {
             now_us: &self.now_us,
@@ -339,8 +340,8 @@ pub fn project<'a>(outputs: &'a [Output], row: &Input<'a>, cx: &Cx<'a>) -> Resul
     Ok(out)
 }
 
-/// One value in the form that clients see: char(n) is padded with blanks, and an OID type with names (such as
-/// regclass) shows the name.
+/// Returns one value in the form that clients see. A char(n) is padded with blanks, and an OID type with
+/// names (such as regclass) shows the name.
 #[inline]
 pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     if let Some(width) = output.pad {
@@ -369,7 +370,7 @@ impl Failure {
         }
     }
 
-    /// Whether an error is kept.
+    /// Returns whether an error is kept.
     pub fn is_set(&self) -> bool {
         self.0.is_some()
     }
@@ -379,7 +380,7 @@ impl Failure {
         self.0 = Some(e);
     }
 
-    /// The kept error, else the engine's result.
+    /// Returns the kept error, or else the engine's result.
     pub fn resolve<T>(self, result: Result<T, varve_engine::Error>) -> Result<T> {
         match self.0 {
             Some(e) => Err(e),
@@ -411,7 +412,7 @@ impl From<varve_engine::Error> for SqlError {
     }
 }
 
-/// Names the table in an error about one of its constraints.
+/// Returns the names the table in an error about one of its constraints.
 fn violated(e: SqlError, table: &TableDef) -> SqlError {
     match e.sqlstate {
         SqlState::UNIQUE_VIOLATION => e.of_table(&table.schema, &table.name),

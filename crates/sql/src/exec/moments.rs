@@ -8,7 +8,7 @@
 //! 1. The merged moments of parts equal the moments of the whole. For double precision this holds up to
 //!    rounding.
 //!
-//! This module knows nothing about groups and NULL.
+//! This module does not know groups or NULL.
 
 use varve_engine::{Datum, Numeric, NumericRef, Value};
 
@@ -21,9 +21,9 @@ use crate::ty::Ty;
 /// The moments of the values so far.
 #[derive(Debug, Clone)]
 pub enum Moments {
-    /// For integers and numeric: the count, the sum, and the sum of squares.
+    /// The count, the sum, and the sum of squares of integers and numeric.
     Exact(Box<(u64, Sum, Sum)>),
-    /// For double precision.
+    /// The sums for double precision.
     Float(Box<Deviations>),
 }
 
@@ -45,7 +45,7 @@ pub struct Deviations {
 }
 
 impl Moments {
-    /// The moments before the first value of this type.
+    /// Returns the moments before the first value of this type.
     pub fn of(input: Ty) -> Moments {
         match input {
             Ty::Float8 => Moments::Float(Box::default()),
@@ -88,7 +88,7 @@ impl Moments {
         }
     }
 
-    /// The moments as bytes.
+    /// Returns the moments as bytes.
     pub fn state(&self) -> Result<Vec<u8>> {
         Ok(match self {
             Moments::Float(d) => {
@@ -124,7 +124,7 @@ impl Moments {
         Ok(Moments::Exact(Box::new((count, sum_of(sum)?, sum_of(squares)?))))
     }
 
-    /// The result of an aggregate over the values so far.
+    /// Returns the result of an aggregate over the values so far.
     pub fn result(&self, moment: Moment) -> Result<Value> {
         let float = |f: Option<f64>| f.map_or(Value::Null, Value::Float8);
         match self {
@@ -148,7 +148,7 @@ fn numeric(sum: &Sum) -> Result<Numeric> {
     }
 }
 
-/// PostgreSQL's `numeric_stddev_internal`.
+/// Does the same as PostgreSQL's `numeric_stddev_internal`.
 fn exact_result((count, sum, squares): &(u64, Sum, Sum), moment: Moment) -> Result<Value> {
     let of_sample = matches!(moment, Moment::VarSamp | Moment::StddevSamp);
     let root = matches!(moment, Moment::StddevPop | Moment::StddevSamp);

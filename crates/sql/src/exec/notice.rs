@@ -10,7 +10,7 @@ use varve_engine::{Error as EngineError, StorageOptions, TableDef, Transaction};
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
 
-/// Why a statement that defines objects has failed.
+/// The reason why a statement that defines objects has failed.
 pub enum Failed {
     /// An object that the statement names was dropped or replaced meanwhile. The session rolls the statement
     /// back, looks the names up again, and repeats it.
@@ -53,7 +53,7 @@ pub(crate) fn tell_of_compression(txn: &Transaction, storage: StorageOptions, no
     }
 }
 
-/// PostgreSQL's error for a duplicate key that is found while an index is built.
+/// Returns PostgreSQL's error for a duplicate key that is found while an index is built.
 pub(super) fn duplicate_in_build(e: EngineError, name: &str, table: &TableDef) -> Failed {
     let out = match Failed::from(e) {
         Failed::Error(e) if e.sqlstate == SqlState::UNIQUE_VIOLATION => e,

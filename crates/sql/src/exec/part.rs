@@ -75,7 +75,7 @@ fn check_method(t: &CreateTable, table: &TableDef) -> Result<()> {
     Err(SqlError::unsupported("an access method of a partition alone").with_hint(hint).into())
 }
 
-/// Error 23514: a row in the default partition belongs into the new partition.
+/// Returns the error 23514: a row in the default partition belongs in the new partition.
 fn taken_by_default(default: &Part) -> SqlError {
     let message = format!(
         "updated partition constraint for default partition \"{}\" would be violated by some row",
@@ -101,7 +101,7 @@ pub(super) fn drop_part(table: TableId, part: ObjectId, txn: &mut Transaction) -
     Ok(())
 }
 
-/// The keys of the rows in a partition, at most `count_max`.
+/// Returns the keys of the rows in a partition, at most `count_max`.
 fn keys_of(
     def: &TableDef,
     partitions: &Partitions,

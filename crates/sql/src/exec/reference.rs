@@ -89,14 +89,14 @@ struct Said {
 /// The state of deferred checks at a savepoint.
 #[derive(Debug)]
 pub struct DeferredMark {
-    /// How often checks had been taken out of `work`.
+    /// The number of times that checks had been taken out of `work`.
     taken: usize,
     work: usize,
     said: Said,
 }
 
 impl Deferred {
-    /// Whether there is no check for COMMIT.
+    /// Returns whether there is no check for COMMIT.
     pub fn is_empty(&self) -> bool {
         self.work.is_empty()
     }
@@ -109,7 +109,7 @@ impl Deferred {
         }
     }
 
-    /// The state that a savepoint must restore.
+    /// Returns the state that a savepoint must restore.
     pub fn mark(&self) -> DeferredMark {
         DeferredMark { taken: self.past.len(), work: self.work.len(), said: self.said.clone() }
     }
@@ -163,7 +163,7 @@ impl Deferred {
 }
 
 impl Pending {
-    /// Whether there are no checks.
+    /// Returns whether there are no checks.
     pub fn is_empty(&self) -> bool {
         self.work.is_empty()
     }
@@ -214,7 +214,7 @@ impl Pending {
     }
 }
 
-/// The columns of a table that foreign keys refer to.
+/// Returns the columns of a table that foreign keys refer to.
 fn referred_columns(catalog: &Catalog, table: TableId) -> Arc<[usize]> {
     let mut columns: Vec<usize> =
         catalog.children(table).flat_map(|(_, key)| key.parent_columns.iter().copied()).collect();
@@ -372,7 +372,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The new values of the referring columns. `None` if the rows are deleted.
+    /// Returns the new values of the referring columns, or `None` if the rows are deleted.
     fn given(
         &self,
         catalog: &Catalog,
@@ -456,7 +456,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether a row refers to these values. Waits for a transaction that is deleting this row.
+    /// Returns whether a row refers to these values. Waits for a transaction that is deleting such a row.
     fn has_child(&mut self, child: &TableDef, key: &ForeignKey, values: &[Value]) -> Result<bool> {
         let opened = self.txn.table_for(child, LockMode::RowShare)?;
         let Some(sought) = Sought::of(child, &key.columns, values) else { return Ok(false) };
@@ -469,7 +469,7 @@ impl Checker<'_> {
         Ok(false)
     }
 
-    /// The keys of the rows that refer to these values, or of the first one only.
+    /// Returns the keys of the rows that refer to these values, or only the key of the first one.
     fn children(
         &mut self,
         child: &TableDef,
@@ -526,8 +526,8 @@ pub(super) fn check_rows(
 /// The number of values that are checked in one batch.
 const VALUES_AT_ONCE: usize = 4096;
 
-/// The values that the next rows of a table refer to by a new foreign key, and the key of the row after which
-/// the next batch begins.
+/// Returns the values that the next rows of a table refer to by a new foreign key, and the key of the row
+/// after which the next batch begins.
 fn some_referring(
     txn: &mut Transaction,
     def: &TableDef,
@@ -554,7 +554,7 @@ fn foreign_key(table: &TableDef, id: ObjectId) -> Option<Arc<ForeignKey>> {
     table.foreign_keys.iter().find(|k| k.id == id).cloned()
 }
 
-/// The table and its foreign key. `None` if one of them was dropped meanwhile.
+/// Returns the table and its foreign key, or `None` if one of them was dropped meanwhile.
 fn known(catalog: &Catalog, table: TableId, key: ObjectId) -> Option<(Arc<TableDef>, Arc<ForeignKey>)> {
     let table = catalog.table_by_id(table)?;
     let key = foreign_key(&table, key)?;
@@ -565,7 +565,7 @@ pub(super) fn same_value(a: &Value, b: &Value) -> bool {
     equal(&a.as_datum(), &b.as_datum()) || matches!((a, b), (Value::Null, Value::Null))
 }
 
-/// The key as messages show it: `(a, b)=(1, 2)`.
+/// Returns the key as messages show it: `(a, b)=(1, 2)`.
 fn shown_key(table: &TableDef, columns: &[usize], values: &[Value]) -> String {
     let names: Vec<&str> = columns.iter().map(|c| &*table.columns[*c].name).collect();
     let values = columns.iter().zip(values);

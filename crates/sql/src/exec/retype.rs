@@ -58,7 +58,8 @@ impl Alter<'_> {
         self.check_bonds(&def, &changes)
     }
 
-    /// The derived columns of indexes over expressions. The expressions are bound again with the new types.
+    /// Returns the derived columns of indexes over expressions. The expressions are bound again with the new
+    /// types.
     fn derived_after(&mut self, table: &TableDef, changes: &[TypeChange]) -> Result<Vec<Derived>> {
         let catalog = self.txn.catalog();
         let mut after = TableDef::clone(table);
@@ -178,7 +179,7 @@ impl Alter<'_> {
     }
 }
 
-/// The new value of a changed column. Fails with 23502 if it is NULL in a NOT NULL column.
+/// Returns the new value of a changed column. Fails with 23502 if it is NULL in a NOT NULL column.
 fn new_value(table: &TableDef, change: &TypeChange, row: RowRef<'_>, cx: &Cx<'_>) -> Result<Value, SqlError> {
     let value = change.value.eval(&Input::Row(row), cx)?.to_value();
     match value.is_null() && table.columns[change.ordinal].not_null {

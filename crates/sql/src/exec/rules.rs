@@ -4,7 +4,7 @@
 //! 1. A row is checked before it is written: NOT NULL first, then the CHECK conditions in the order of their
 //!    names.
 //!
-//! This module knows nothing about keys and references.
+//! This module does not know keys or references.
 
 use bumpalo::Bump;
 use varve_engine::{ColumnType, Datum, Partitions, TableDef};
@@ -26,7 +26,7 @@ impl Rules {
         self.hold_in_part(table, row, cx)
     }
 
-    /// Like `hold`, for a row whose partition needs no check.
+    /// Does the same as `hold` for a row whose partition needs no check.
     pub fn hold_in_part<'a>(&'a self, table: &TableDef, row: &'a [Datum<'a>], cx: &Cx<'a>) -> Result<()> {
         check_not_null(table, row)?;
         match self.broken(&Input::Slots(row), cx)? {
@@ -35,7 +35,8 @@ impl Rules {
         }
     }
 
-    /// Error 23514 if no partition takes the row, or not the named one.
+    /// Fails with 23514 if no partition takes the row, or if the partition that the statement names does not
+    /// take it.
     pub fn check_part(&self, table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> Result<()> {
         let found = partition::of_row(partitions, |c| row[c]);
         match &self.part {
@@ -72,7 +73,7 @@ fn check_not_null(table: &TableDef, row: &[Datum<'_>]) -> Result<()> {
     }
 }
 
-/// Error 23502: the row has NULL in a NOT NULL column.
+/// Returns the error 23502: the row has NULL in a NOT NULL column.
 fn not_null_violation(table: &TableDef, column: usize, row: &[Datum<'_>]) -> SqlError {
     let name = &table.columns[column].name;
     let message = format!(
@@ -85,7 +86,7 @@ fn not_null_violation(table: &TableDef, column: usize, row: &[Datum<'_>]) -> Sql
         .of_column(name)
 }
 
-/// Error 23514: the row violates a CHECK condition.
+/// Returns the error 23514: the row violates a CHECK condition.
 fn check_violation(table: &TableDef, name: &str, row: &[Datum<'_>]) -> SqlError {
     let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
     SqlError::new(SqlState::CHECK_VIOLATION, message)
@@ -94,7 +95,7 @@ fn check_violation(table: &TableDef, name: &str, row: &[Datum<'_>]) -> SqlError 
         .of_constraint(name)
 }
 
-/// Error 23514: no partition takes the row.
+/// Returns the error 23514: no partition takes the row.
 fn no_part(table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> SqlError {
     let names: Vec<&str> = partitions.columns.iter().map(|c| &*table.columns[*c].name).collect();
     let values = partitions.columns.iter().map(|c| shown_value(row[*c], table.columns[*c].column_type));
@@ -108,7 +109,7 @@ fn no_part(table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> SqlE
     SqlError::new(SqlState::CHECK_VIOLATION, message).with_detail(detail).of_table(&table.schema, &table.name)
 }
 
-/// PostgreSQL's detail line about a refused row.
+/// Returns PostgreSQL's detail line about a refused row.
 fn failing_row(table: &TableDef, row: &[Datum<'_>]) -> String {
     let mut shown = String::new();
     for (i, (value, def)) in row.iter().zip(&table.columns).enumerate() {
@@ -127,7 +128,7 @@ fn failing_row(table: &TableDef, row: &[Datum<'_>]) -> String {
     format!("Failing row contains ({shown}).")
 }
 
-/// A value as the details of errors show it.
+/// Returns a value as the details of errors show it.
 pub(super) fn shown_value(value: Datum<'_>, t: ColumnType) -> String {
     let arena = Bump::new();
     let value = match (value, t) {

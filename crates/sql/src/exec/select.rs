@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. Without grouping, sorting and DISTINCT a row goes to the sink at once, and nothing of it is stored.
-//! 2. A read by primary key does not copy the row: the outputs are computed from the page.
+//! 2. A read by primary key does not copy the row. The outputs are computed from the page.
 //!
-//! This module knows nothing about the wire protocol and transaction blocks.
+//! This module does not know the wire protocol or transaction blocks.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::system::SystemTable;
 /// Receives rows in the form that clients see.
 pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
 
-/// The numbers of rows to skip and then to return.
+/// The number of rows that OFFSET skips, and the number of rows that LIMIT then returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// OFFSET
@@ -37,7 +37,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Makes a window of the values of LIMIT and OFFSET. Fails with 2201W or 2201X if one is negative.
+    /// Reads the values of LIMIT and OFFSET. Fails with 2201W or 2201X if one of them is negative.
     pub fn of(limit: Option<Value>, offset: Option<Value>) -> Result<Window> {
         let count = |value: Option<Value>, state: SqlState, clause: &str| match value {
             Some(Value::Int8(n)) => match u64::try_from(n) {
@@ -51,7 +51,7 @@ impl Window {
         Ok(Window { skip, take })
     }
 
-    /// The largest number of rows to read.
+    /// Returns the largest number of rows to read.
     pub(super) fn reach(self) -> Option<usize> {
         usize::try_from(self.skip.checked_add(self.take)?).ok()
     }
@@ -72,7 +72,7 @@ struct Pipeline<'s, 'f, W> {
     emit: &'f mut Emit<'f>,
 }
 
-/// The error for a source that only general queries have.
+/// Returns the error for a source that only general queries have.
 fn not_ours() -> SqlError {
     SqlError::internal("a general query without its runner")
 }
@@ -180,7 +180,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         Ok(())
     }
 
-    /// Whether each row of the source becomes one row of the result.
+    /// Returns whether each row of the source becomes one row of the result.
     fn streams(&self, plan: &Select) -> bool {
         self.groups.is_none() && self.sorter.is_none() && plan.filter.is_none()
     }

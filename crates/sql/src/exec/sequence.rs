@@ -17,7 +17,7 @@ use crate::rights::{Holder, Kind, Object, Who};
 use crate::sequence_memory::{READ, SequenceMemory};
 use crate::system::SystemContext;
 
-/// A role needs one of these rights to draw the next value.
+/// A role needs one of these rights to take the next value.
 const NEXT: &[Rights] = &[Rights::USAGE, Rights::UPDATE];
 /// A role needs this right to set the next value.
 const SET: &[Rights] = &[Rights::UPDATE];
@@ -35,7 +35,7 @@ pub struct InTransaction<'x> {
 }
 
 impl<'x> InTransaction<'x> {
-    /// Borrows the transaction. The role of `facts` draws.
+    /// Borrows the transaction. The role of `facts` takes the values.
     pub fn new(
         txn: &'x mut Transaction,
         catalog: &'x mut Option<Arc<Catalog>>,
@@ -122,7 +122,7 @@ fn check_bounds(sequence: &SequenceDef, value: i64) -> Result<()> {
     Ok(())
 }
 
-/// The sequence functions for a statement whose transaction is reading rows. They draw outside of this
+/// The sequence functions for a statement whose transaction is reading rows. They take values outside of this
 /// transaction.
 pub struct Beside<'w>(pub &'w SystemContext);
 
@@ -174,9 +174,10 @@ pub enum Wanted {
     Lock(AdvisoryCall),
 }
 
-/// `nextval` and the functions of advisory locks while a row is being changed. The row's page is latched
-/// then, and the transaction cannot be used. So the first evaluation records the function that it needs, and
-/// fails. The caller executes the function, and evaluates the row again with the values so far.
+/// The functions `nextval` and those of advisory locks for an evaluation while a row is being changed. The
+/// row's page is latched then, and the transaction cannot be used. So the first evaluation records the
+/// function that it needs, and fails. The caller executes the function, and evaluates the row again with the
+/// values so far.
 #[derive(Default)]
 pub struct Drawn {
     /// The functions executed so far, with their values, in the order of evaluation.
@@ -201,7 +202,7 @@ impl Drawn {
         self.values.borrow_mut().push((wanted, value));
     }
 
-    /// The value of a function. If it is not there yet, records the function and fails.
+    /// Returns the value of a function. If it is not there yet, records the function and fails.
     fn given(&self, wanted: Wanted) -> Result<i64> {
         let at = self.next.replace(self.next.get() + 1);
         let mut values = self.values.borrow_mut();
@@ -240,8 +241,8 @@ impl Sequences for Drawn {
     }
 }
 
-/// Whether the sequence belongs to an identity column of a table that the role may insert into. This right is
-/// enough to draw.
+/// Returns whether the sequence belongs to an identity column of a table that the role may insert into. This
+/// right is enough to take a value.
 fn fills_identity(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> bool {
     let Some((table, ordinal)) = sequence.owned_by else { return false };
     let Some(table) = catalog.table_by_id(table) else { return false };
@@ -257,8 +258,8 @@ fn enters_schema(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> 
     if holder.may_any(catalog, &schema, &[Rights::USAGE]) { Ok(()) } else { Err(schema.denied()) }
 }
 
-/// Whether a default of a table that the role may fill takes values from the sequence. The default refers to
-/// the sequence directly, so the rights on the schema are not checked again.
+/// Returns whether a default of a table that the role may fill takes values from the sequence. The default
+/// refers to the sequence directly, so the rights on the schema are not checked again.
 fn fills_default(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> bool {
     let fills = |table: &TableDef| {
         let object = Object::new(table.id, Kind::Table, &table.name);
@@ -273,8 +274,8 @@ fn check_writes(is_read_only: bool, function: &str) -> Result<()> {
     if is_read_only { Err(SqlError::read_only(function)) } else { Ok(()) }
 }
 
-/// The error of a draw outside of the transaction. Such a draw cannot wait for another transaction that
-/// alters the sequence.
+/// Returns the error of a call that takes a value outside of the transaction. Such a call cannot wait for
+/// another transaction that alters the sequence.
 fn beside(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
     match e {
         varve_engine::Error::Undefined { .. } => {
@@ -286,7 +287,7 @@ fn beside(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
     }
 }
 
-/// PostgreSQL's error for a sequence that has reached its limit.
+/// Returns PostgreSQL's error for a sequence that has reached its limit.
 fn at_limit(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
     match e {
         varve_engine::Error::SequenceExhausted { name, limit } => {
@@ -331,8 +332,8 @@ impl Sequences for InTransaction<'_> {
 mod tests {
     use super::*;
 
-    /// Review 8, A5: if a row changes between two attempts, the second one may draw from another sequence. It
-    /// once got the value of the first sequence.
+    /// If a row changes between two attempts, the second attempt may use another sequence. In an earlier
+    /// version it got the value of the first sequence.
     #[test]
     fn a_drawn_value_is_for_its_own_sequence() {
         let (drawn, named) = (Drawn::default(), |name: &str| Wanted::Next(name.to_owned()));

@@ -108,7 +108,7 @@ impl SequenceDdl<'_> {
         Ok(())
     }
 
-    /// The column that owns the sequence after the statement.
+    /// Returns the column that owns the sequence after the statement.
     fn owner(
         &self,
         catalog: &Catalog,
@@ -171,7 +171,7 @@ impl SequenceDdl<'_> {
         self.move_to(catalog, sequence, schema, &sequence.name)
     }
 
-    /// Gives a sequence another schema and name, and changes the text of the defaults that draw from it.
+    /// Gives a sequence another schema and name, and changes the text of the defaults that use it.
     pub(super) fn move_to(
         &mut self,
         catalog: &Catalog,
@@ -198,7 +198,7 @@ impl SequenceDdl<'_> {
     }
 }
 
-/// The columns whose defaults draw from a sequence.
+/// Returns the columns whose defaults use a sequence.
 fn columns_drawing(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(Arc<TableDef>, usize)> {
     let draws = |default: &Option<String>| default.as_deref().is_some_and(|text| draws_from(text, sequence));
     let of_table = |table: &Arc<TableDef>| {
@@ -209,7 +209,7 @@ fn columns_drawing(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(Arc<TableD
     catalog.tables().flat_map(of_table).collect()
 }
 
-/// The table of the owning column, if this column is an identity column.
+/// Returns the table of the owning column, if this column is an identity column.
 fn identity_table(catalog: &Catalog, owned_by: Option<(TableId, usize)>) -> Option<Arc<TableDef>> {
     let (table, ordinal) = owned_by?;
     let table = catalog.table_by_id(table)?;

@@ -37,7 +37,7 @@ impl Series {
         Series::between(start, stop, step, wide)
     }
 
-    /// The numbers from `start` to `stop`, as bigint if `wide`.
+    /// Returns the numbers from `start` to `stop`, as bigint if `wide`.
     pub fn between(start: i64, stop: i64, step: i64, wide: bool) -> Result<Series> {
         if step == 0 {
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));

@@ -38,7 +38,7 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// A sorter for these clauses.
+    /// Returns a sorter for these clauses.
     pub fn new(order: &[SortKey], visible: usize, distinct: bool) -> Sorter {
         let mut keys = order.to_vec();
         if distinct {
@@ -134,8 +134,8 @@ fn sort_in_steps<T>(
     }
 }
 
-/// A number from the beginning of a value, with the order of the values. It is the largest number for NULL,
-/// and 0 if the type has no cheap prefix.
+/// Returns a number from the beginning of a value, with the order of the values. It is the largest number for
+/// NULL, and 0 if the type has no cheap prefix.
 fn prefix(value: Datum<'_>) -> u64 {
     let signed = |n: i64| (n as u64) ^ (1 << 63);
     match value {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::error::{SqlError, SqlState};
 
-    /// Unsorted numbers, each with its index.
+    /// Returns unsorted numbers, each with its index.
     fn mixed(count: usize) -> Vec<(usize, usize)> {
         (0..count).map(|n| (n * 48_271 % 1_009, n)).collect()
     }

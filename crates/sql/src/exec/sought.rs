@@ -14,7 +14,8 @@ pub(super) struct Sought<'t> {
 }
 
 impl<'t> Sought<'t> {
-    /// `None` if a value is out of the range of its column's type. Then there is no such row.
+    /// Converts the values to the types of the columns. Returns `None` if a value is out of the range of its
+    /// column's type. Then there is no such row.
     pub(super) fn of(table: &'t TableDef, columns: &'t [usize], values: &[Value]) -> Option<Sought<'t>> {
         let fitted = columns.iter().zip(values).map(|(c, v)| fit_integer(v, table.columns[*c].column_type));
         Some(Sought { table, columns, values: fitted.collect::<Option<_>>()? })
@@ -48,8 +49,8 @@ impl<'t> Sought<'t> {
         Ok(found)
     }
 
-    /// The index that begins with the columns, and the prefix of its keys with the values. Without such an
-    /// index: the primary key and an empty prefix, that is the whole table.
+    /// Returns the index that begins with the columns, and the prefix of its keys with the values. If there
+    /// is no such index, returns the primary key and an empty prefix, which means the whole table.
     pub(super) fn path(&self) -> (ScanIndex, Vec<u8>) {
         let begins =
             |of: &[usize]| of.get(..self.columns.len()).is_some_and(|b| same_columns(b, self.columns));
@@ -64,7 +65,8 @@ impl<'t> Sought<'t> {
     }
 }
 
-/// Converts an integer to another integer type. `None` if it is out of range. Other values stay as they are.
+/// Converts an integer to another integer type. Returns `None` if it is out of range. Other values stay as
+/// they are.
 pub(super) fn fit_integer(value: &Value, t: ColumnType) -> Option<Value> {
     let Some(n) = value.as_datum().as_integer() else { return Some(value.clone()) };
     Some(match t {
@@ -74,7 +76,7 @@ pub(super) fn fit_integer(value: &Value, t: ColumnType) -> Option<Value> {
     })
 }
 
-/// Whether two values are equal, and neither is NULL.
+/// Returns whether two values are equal, and neither is NULL.
 pub(super) fn equal(a: &Datum<'_>, b: &Datum<'_>) -> bool {
     !a.is_null() && !b.is_null() && a.order(b).is_eq()
 }

@@ -4,7 +4,7 @@
 //! 1. Sums of integers and of numeric are exact. Only the final result is checked against its type.
 //! 2. The merged sums of parts equal the sum of the whole.
 //!
-//! This module knows nothing about groups and NULL.
+//! This module does not know groups or NULL.
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
@@ -36,7 +36,7 @@ pub enum Sum {
 }
 
 impl Sum {
-    /// The sum before the first value of this type.
+    /// Returns the sum before the first value of this type.
     pub fn of(input: Ty) -> Sum {
         match input {
             Ty::Float8 => Sum::Float(0.0),
@@ -104,7 +104,7 @@ impl Sum {
         Ok(())
     }
 
-    /// The type of `state` for values of this type.
+    /// Returns the type of `state` for values of this type.
     pub fn state_type(input: Ty) -> Ty {
         match input {
             Ty::Float8 | Ty::Numeric | Ty::Interval => input,
@@ -112,8 +112,8 @@ impl Sum {
         }
     }
 
-    /// The sum so far as one value: for integers the 16 bytes of an `i128`, for reals both sums in 12 bytes,
-    /// for other types a value of the type.
+    /// Returns the sum so far as one value. For integers it is the 16 bytes of an `i128`, for reals both sums
+    /// in 12 bytes, for other types a value of the type.
     pub fn state(&self) -> Result<Value> {
         Ok(match self {
             Sum::Whole(total) => Value::Bytea(total.to_le_bytes().into()),
@@ -144,7 +144,7 @@ impl Sum {
         Ok(sum)
     }
 
-    /// The sum (or average, of `count` values) as a value of its type.
+    /// Returns the sum (or average, of `count` values) as a value of its type.
     pub fn total(self, input: Ty, average: bool, count: u64) -> Result<Value> {
         let total = match self {
             Sum::Real(single, double) if !average => {
@@ -176,7 +176,7 @@ fn added_floats(a: f64, b: f64) -> Result<f64> {
     arith::check_float(a + b, a.is_infinite() || b.is_infinite(), true)
 }
 
-/// The sum of two special values. NaN plus anything is NaN, and so is infinity minus infinity.
+/// Returns the sum of two special values. NaN plus anything is NaN, and so is infinity minus infinity.
 fn special_sum(a: Special, b: Special) -> Special {
     if a == b { a } else { Special::NaN }
 }

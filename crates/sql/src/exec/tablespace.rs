@@ -9,12 +9,13 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::rights::{Holder, denied};
 use crate::system::tablespaces::owner_of;
 
-/// Error 42704: there is no tablespace of this name.
+/// Returns the error 42704: there is no tablespace of this name.
 pub(crate) fn missing(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("tablespace \"{name}\" does not exist"))
 }
 
-/// The tablespace of this name, in which the role may make tables and indexes. `None` means the data space.
+/// Returns the tablespace of this name, in which the role may make tables and indexes. `None` means the data
+/// space.
 pub(super) fn named(
     name: &str,
     txn: &Transaction,
@@ -47,8 +48,9 @@ pub(crate) fn usable(
     Err(denied(format!("permission denied for tablespace {name}")))
 }
 
-/// The tablespace of a new table or index: the one that the statement names, or else that of the setting
-/// `default_tablespace`. As in PostgreSQL, the setting has no effect if there is no tablespace of its name.
+/// Returns the tablespace of a new table or index. It is the tablespace that the statement names, or else
+/// that of the setting `default_tablespace`. As in PostgreSQL, the setting has no effect if there is no
+/// tablespace of its name.
 pub(crate) fn of_new(
     said: Option<&str>,
     txn: &Transaction,

@@ -7,7 +7,7 @@ use crate::eval::{Cx, Input};
 use crate::plan::Unnest;
 
 impl Unnest {
-    /// The rows of the function. Their values are in the arena.
+    /// Returns the rows of the function. Their values are in the arena.
     pub fn rows<'a>(&self, cx: &Cx<'a>) -> Result<Vec<Vec<Datum<'a>>>> {
         let mut columns: Vec<Vec<Datum<'a>>> = Vec::with_capacity(self.arrays.len());
         for array in &self.arrays {

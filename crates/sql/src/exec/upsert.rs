@@ -6,7 +6,7 @@
 //!    tried again.
 //! 2. A statement cannot change a row that it has inserted or changed itself (21000).
 //!
-//! This module knows nothing about uniqueness (the engine's insert reports the conflict).
+//! This module does not know which keys exist (the engine's insert reports the conflict).
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ use crate::eval::{Cx, Env, Input};
 use crate::plan::{Arbiter, Upsert};
 use crate::planted::planted;
 
-/// What INSERT ... ON CONFLICT DO UPDATE did with a row.
+/// The result of INSERT ... ON CONFLICT DO UPDATE for one row.
 pub(super) enum Upserted {
     /// The row was inserted.
     Inserted,
@@ -118,8 +118,8 @@ fn sought_by<'t>(arbiter: &'t Arbiter, def: &'t TableDef, values: &[Datum<'_>]) 
         .ok_or_else(|| SqlError::internal("a row of other types than its table"))
 }
 
-/// Whether the error of an insert is a conflict in the arbiter. As in PostgreSQL the arbiter comes first: a
-/// row that violates the arbiter and another key counts as a conflict in the arbiter.
+/// Returns whether the error of an insert is a conflict in the arbiter. As in PostgreSQL, the arbiter comes
+/// first. A row that violates the arbiter and another key counts as a conflict in the arbiter.
 pub(super) fn meets(
     e: &EngineError,
     arbiter: &Arbiter,
@@ -138,8 +138,8 @@ pub(super) fn meets(
     Ok(sequences.with(|txn| sought.find(&mut txn.newest_reader(), table))?.is_some())
 }
 
-/// Fails with 40001 if the existing row, because of which a row is not inserted, is not visible in the
-/// transaction's snapshot.
+/// Fails with 40001 if the transaction's snapshot does not see the existing row that is the reason why a row
+/// is not inserted.
 pub(super) fn check_seen(
     arbiter: &Arbiter,
     table: &Table,

@@ -73,10 +73,10 @@ pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
-/// What one step has done, without the steps below it.
+/// The measurements of one step, without the steps below it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Done {
-    /// How often the step began.
+    /// The number of times that the step began.
     pub loops: u64,
     /// The rows that the step has returned, in all loops together.
     pub rows: u64,
@@ -95,7 +95,7 @@ pub struct Done {
 pub struct Meter {
     timing: bool,
     steps: [Cell<Done>; At::COUNT],
-    /// For each step that has returned no row yet in its current loop: the time when this loop began.
+    /// For each step that has returned no row yet in its current loop, the time when this loop began.
     begun: [Cell<Option<Instant>>; At::COUNT],
     /// The active step.
     current: Cell<usize>,
@@ -104,7 +104,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter. `timing` says whether it measures time.
+    /// Returns a meter. `timing` says whether it measures time.
     pub fn new(timing: bool) -> Meter {
         Meter {
             timing,
@@ -121,7 +121,7 @@ impl Meter {
         self.since.take();
     }
 
-    /// What a step has done.
+    /// Returns the measurements of a step.
     pub fn done(&self, at: At) -> Done {
         self.steps[at.index()].get()
     }

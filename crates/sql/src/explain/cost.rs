@@ -2,7 +2,7 @@
 //! those of PostgreSQL (costsize.c), without its corrections for caches. The unit of a cost is arbitrary.
 //! With the default settings it is the time to read a page in sequence.
 //!
-//! This module knows nothing about plans and tables.
+//! This module does not know plans or tables.
 
 /// The assumed number of groups if the distinct values of a key are unknown, as in PostgreSQL.
 pub const GROUPS: f64 = 200.0;
@@ -20,7 +20,7 @@ pub struct Estimate {
     pub width: u32,
 }
 
-/// What a scan is expected to do.
+/// The expected work of a scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ScanWork {
     /// Pages that are read in sequence.
@@ -85,7 +85,7 @@ impl Rates {
         Estimate { total, rows, ..below }
     }
 
-    /// A sort of all rows of the step below.
+    /// Estimates a sort of all rows of the step below.
     pub fn sort(&self, below: Estimate) -> Estimate {
         let comparisons = below.rows * below.rows.max(2.0).log2();
         let startup = below.total + 2.0 * self.operator * comparisons;
@@ -98,10 +98,10 @@ impl Rates {
         Estimate { startup, total: startup + groups * self.row, rows: groups, ..below }
     }
 
-    /// The first `rows` rows of the step below.
+    /// Estimates a step that returns the first `rows` rows of the step below.
     pub fn limit(&self, below: Estimate, rows: f64) -> Estimate {
         let part = (rows / below.rows.max(1.0)).min(1.0);
-        // No part of an infinite cost is no cost.
+        // If no part of the rows is read, an infinite cost counts as 0.
         let behind = if part > 0.0 { (below.total - below.startup) * part } else { 0.0 };
         Estimate { total: below.startup + behind, rows: rows.min(below.rows), ..below }
     }
@@ -130,7 +130,7 @@ impl Rates {
         Estimate { startup: left.startup + right.startup, total, rows, width }
     }
 
-    /// One input after the other.
+    /// Estimates a step that returns the rows of one input after the other.
     pub fn append(&self, inputs: impl IntoIterator<Item = Estimate>) -> Estimate {
         let mut out = Estimate::default();
         for (n, input) in inputs.into_iter().enumerate() {
@@ -150,7 +150,8 @@ mod tests {
     const RATES: Rates =
         Rates { sequential_page: 1.0, random_page: 4.0, row: 0.01, entry: 0.005, operator: 0.0025 };
 
-    /// PostgreSQL's own figures for a table of 358 pages and 10,000 rows (its manual, "Using EXPLAIN").
+    /// The expected figures are those of PostgreSQL's manual for a table of 358 pages and 10,000 rows ("Using
+    /// EXPLAIN").
     #[test]
     fn a_whole_scan_costs_what_postgresql_computes() {
         let work =

@@ -4,7 +4,7 @@
 //! 1. Keys, their order and their units are those of PostgreSQL 15. Varve's own keys come after them.
 //! 2. If a step ran several times, its rows and times are averages of one run.
 //!
-//! Does not know: plans, the text format (`show`).
+//! This module does not know plans or the text format (`show`).
 
 use varve_engine::{LeafCounts, PageCounts};
 
@@ -27,21 +27,21 @@ enum Field {
     Groups(&'static str, Vec<Fields>),
 }
 
-/// The document as JSON.
+/// Returns the document as JSON.
 pub fn json(explained: &Explained<'_>) -> String {
     let mut out = "[\n  {".to_owned();
     write_json(&document(explained), 2, &mut out);
     out + "\n  }\n]"
 }
 
-/// The document as XML.
+/// Returns the document as XML.
 pub fn xml(explained: &Explained<'_>) -> String {
     let mut out = "<explain xmlns=\"http://www.postgresql.org/2009/explain\">\n  <Query>\n".to_owned();
     write_xml(&document(explained), 2, &mut out);
     out + "  </Query>\n</explain>"
 }
 
-/// The document as YAML.
+/// Returns the document as YAML.
 pub fn yaml(explained: &Explained<'_>) -> String {
     let mut out = "- ".to_owned();
     write_yaml(&document(explained), 1, &mut out);
@@ -137,12 +137,12 @@ fn write_yaml(fields: &Fields, depth: usize, out: &mut String) {
     }
 }
 
-/// A text as a JSON string.
+/// Returns a text as a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A text with the escapes of XML.
+/// Returns a text with the escapes of XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\r', "&#x0d;")
 }
@@ -233,7 +233,7 @@ fn actual(actual: &Actual, options: &Options) -> Fields {
     fields
 }
 
-/// The fields that are known only after the step has run.
+/// Returns the fields that are known only after the step has run.
 fn after(step: &Step, actual: &Actual, options: &Options) -> Fields {
     let mut fields = Vec::new();
     if step.notes.iter().any(|(key, _)| *key == "Filter") {

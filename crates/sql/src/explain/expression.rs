@@ -1,7 +1,7 @@
-//! The text of expressions in EXPLAIN, with PostgreSQL's parentheses. The text is made from bound
+//! Makes the text of expressions in EXPLAIN, with PostgreSQL's parentheses. The text is made from bound
 //! expressions, because these do not keep the text of the statement.
 //!
-//! This module knows nothing about the names of columns (the caller has them).
+//! This module does not know the names of columns (the caller has them).
 
 use varve_engine::{Datum, Value};
 
@@ -12,12 +12,13 @@ use crate::text;
 /// Returns the name of a column of the input.
 pub type Names<'n> = dyn Fn(usize) -> String + 'n;
 
-/// The text of an expression.
+/// Returns the text of an expression.
 pub fn shown(e: &Expr, names: &Names<'_>) -> String {
     within(e, names, &[])
 }
 
-/// The text of an expression within a `Let`. `held` has the texts of the values that the `Let` computes once.
+/// Returns the text of an expression within a `Let`. `held` has the texts of the values that the `Let`
+/// computes once.
 fn within(e: &Expr, names: &Names<'_>, held: &[String]) -> String {
     let one = |e: &Expr| within(e, names, held);
     let list = |items: &[Expr], between: &str| items.iter().map(&one).collect::<Vec<_>>().join(between);

@@ -1,5 +1,5 @@
-//! EXPLAIN shows the steps of a plan as a tree. The plan is run by this crate's executor, or, if it is a
-//! general query, by DataFusion.
+//! EXPLAIN shows the steps of a plan as a tree. This crate's executor runs the plan of a short statement, and
+//! DataFusion runs that of a general query.
 //!
 //! This module does not know how steps are measured (`exec::watch`, or the runner of general queries).
 
@@ -36,7 +36,7 @@ pub struct Step {
     pub verbose: Vec<(&'static str, String)>,
     /// The columns that the step returns, as `table.column`. Only VERBOSE shows them.
     pub outputs: Vec<String>,
-    /// What the step is expected to cost and to return, if that was estimated.
+    /// The expected cost and rows of the step, if they were estimated.
     pub estimate: Option<Estimate>,
     /// The measurements, if the step has run.
     pub actual: Option<Actual>,
@@ -48,7 +48,7 @@ pub struct Step {
 /// it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Actual {
-    /// How often the step ran. 0 if it never ran.
+    /// The number of times that the step ran.
     pub loops: u64,
     /// The rows that the step has returned.
     pub rows: u64,
@@ -68,28 +68,28 @@ pub struct Actual {
 }
 
 impl Step {
-    /// A step of this name.
+    /// Returns a step of this name.
     pub fn new(name: impl Into<String>) -> Step {
         Step { name: name.into(), ..Step::default() }
     }
 
-    /// The same step above these steps.
+    /// Puts the step above these steps, and returns it.
     pub fn over(self, inner: impl IntoIterator<Item = Step>) -> Step {
         Step { inner: inner.into_iter().collect(), ..self }
     }
 
-    /// The same step with a note.
+    /// Adds a note to the step, and returns it.
     pub fn note(mut self, key: &'static str, text: impl Into<String>) -> Step {
         self.notes.push((key, text.into()));
         self
     }
 
-    /// The same step on a table.
+    /// Sets the table of the step, and returns it.
     pub fn on(self, relation: &str) -> Step {
         Step { relation: Some(relation.to_owned()), ..self }
     }
 
-    /// The same step with a field for JSON, XML and YAML.
+    /// Adds a field for JSON, XML and YAML to the step, and returns it.
     pub fn fact(mut self, key: &'static str, value: &str) -> Step {
         self.facts.push((key, value.to_owned()));
         self
@@ -116,6 +116,6 @@ pub struct Explained<'e> {
     pub planning: Duration,
     /// The pages that planning has used.
     pub planning_pages: PageCounts,
-    /// The time of execution. `None` if the plan did not run.
+    /// The time of execution, or `None` if the plan did not run.
     pub execution: Option<Duration>,
 }

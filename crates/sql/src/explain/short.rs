@@ -4,7 +4,7 @@
 //! 1. A scan names the access path and the index.
 //! 2. A step that ran shows the figures that the meter has for it and for all steps below it.
 //!
-//! This module does not know how rows are estimated (trait `Guesses`). The estimates are only shown: the
+//! This module does not know how rows are estimated (trait `Guesses`). The estimates are only shown. The
 //! executor's plans do not depend on them.
 
 use varve_engine::{LeafCounts, ScanIndex, TableDef, Value};
@@ -21,15 +21,16 @@ use crate::plan::{
 
 /// Estimates the parts of a plan.
 pub trait Guesses {
-    /// The costs of single operations.
+    /// Returns the costs of single operations.
     fn rates(&self) -> &Rates;
 
-    /// What a scan reads, and the number of rows that it returns. `None` if the table cannot be read.
+    /// Returns the work of a scan, and the number of rows that it returns. Returns `None` if the table cannot
+    /// be read.
     fn scan(&self, target: &TableAccess, filter: Option<&Expr>) -> Option<(ScanWork, f64)>;
 }
 
-/// The steps of a plan, with the measurements of `meter` if the plan has run, and with the estimates of
-/// `guesses`.
+/// Returns the steps of a plan, with the measurements of `meter` if the plan has run, and with the estimates
+/// of `guesses`.
 pub fn steps(plan: &Plan, meter: Option<&Meter>, guesses: Option<&dyn Guesses>) -> Step {
     let steps = Steps { meter, guesses };
     match plan {
@@ -51,12 +52,12 @@ pub fn steps(plan: &Plan, meter: Option<&Meter>, guesses: Option<&dyn Guesses>) 
     }
 }
 
-/// The step that changes the rows of `source`.
+/// Returns the step that changes the rows of `source`.
 pub fn change(plan: &Plan, source: Step, meter: Option<&Meter>) -> Step {
     Steps { meter, guesses: None }.change(plan, source)
 }
 
-/// The step that locks the rows of `source`. `rows` is their number, if the plan has run.
+/// Returns the step that locks the rows of `source`. `rows` is their number, if the plan has run.
 pub fn lock(source: Step, rows: Option<u64>) -> Step {
     let leaves = LeafCounts::default();
     let above = |(below, rows)| Actual { rows, loops: 1, left_out: 0, leaves, ..below };
@@ -74,7 +75,7 @@ struct Steps<'m> {
 }
 
 impl Steps<'_> {
-    /// The step with an estimate, which is made from those of the steps below it.
+    /// Returns the step with an estimate, which is made from those of the steps below it.
     fn estimated<const N: usize>(
         &self,
         step: Step,
@@ -92,7 +93,7 @@ impl Steps<'_> {
         }
     }
 
-    /// The step with its own measurements. `over` adds those of the steps below.
+    /// Returns the step with its own measurements. `over` adds those of the steps below.
     fn at(&self, at: At, step: Step) -> Step {
         let done = self.meter.map(|meter| meter.done(at));
         let actual = done.map(|done| Actual {
@@ -124,7 +125,7 @@ impl Steps<'_> {
         step.over(inner)
     }
 
-    /// A step that computes its rows from nothing.
+    /// Returns a step that computes its rows without input.
     fn made(&self, step: Step, rows: f64) -> Step {
         self.estimated(step, [], |rates, []| rates.made(rows))
     }
@@ -205,7 +206,7 @@ impl Steps<'_> {
         step
     }
 
-    /// A step that looks at each row of the step below it.
+    /// Returns a step that examines each row of the step below it.
     fn passing_on(&self, at: At, name: &str, below: Step) -> Step {
         let step = self.estimated(self.at(at, Step::new(name)), [&below], |rates, [below]| {
             rates.filter(below, 1.0, below.rows)
@@ -283,9 +284,10 @@ impl Steps<'_> {
         self.over(join, vec![outer, scan])
     }
 
-    /// The step of a scan with its estimate.
+    /// Returns the step of a scan with its estimate.
     fn scanned(&self, step: Step, target: &TableAccess, filter: Option<&Expr>, width: u32) -> Step {
-        // The condition of a loop may read columns of the earlier tables. Then nothing is known about it.
+        // The condition of a loop may read columns of the earlier tables. Such a condition cannot be
+        // estimated.
         let columns = target.table.columns.len();
         let own = filter.filter(|filter| {
             let mut read = Vec::new();
@@ -309,13 +311,13 @@ impl Steps<'_> {
     }
 }
 
-/// The size of what finds a row again, in bytes (PostgreSQL's `ctid`).
+/// The size of the identity by which a row is found again, in bytes (PostgreSQL's `ctid`).
 const ROW_ID_BYTES: u32 = 6;
 /// The assumed number of rows of `unnest` and of `generate_series` (`prorows` in PostgreSQL).
 const UNNESTED_ROWS: f64 = 100.0;
 const SERIES_ROWS: f64 = 1000.0;
 
-/// The number of rows that LIMIT lets pass, if it is a constant.
+/// Returns the number of rows that LIMIT lets pass, if it is a constant.
 fn limit_rows(s: &Select) -> Option<f64> {
     match s.limit.as_ref()? {
         Expr::Const(Value::Int8(rows)) => Some(*rows as f64),
@@ -324,13 +326,13 @@ fn limit_rows(s: &Select) -> Option<f64> {
     }
 }
 
-/// The assumed size of the rows that a query returns, in bytes.
+/// Returns the assumed size of the rows that a query returns, in bytes.
 fn outputs_width(s: &Select) -> u32 {
     let visible = s.outputs.iter().take(s.visible);
     visible.map(|output| oid::assumed_width(output.t.ty.oid(), output.t.typmod)).sum()
 }
 
-/// The assumed size of the rows that a query reads from its source, in bytes.
+/// Returns the assumed size of the rows that a query reads from its source, in bytes.
 fn input_width(s: &Select) -> u32 {
     let Source::Table(target) = &s.source else { return outputs_width(s) };
     let mut columns = Vec::new();
@@ -344,7 +346,7 @@ fn input_width(s: &Select) -> u32 {
     columns_width(&target.table, columns)
 }
 
-/// The assumed size of these columns of a table, in bytes.
+/// Returns the assumed size of these columns of a table, in bytes.
 fn columns_width(table: &TableDef, columns: impl IntoIterator<Item = usize>) -> u32 {
     let columns = columns.into_iter().filter_map(|column| table.columns.get(column));
     let width = |t| {
@@ -354,15 +356,15 @@ fn columns_width(table: &TableDef, columns: impl IntoIterator<Item = usize>) -> 
     columns.map(|column| width(&column.column_type)).sum()
 }
 
-/// The measurements of nested loops. They return the rows of the innermost loop.
+/// Returns the measurements of nested loops. They return the rows of the innermost loop.
 fn joined_rows(scan: &Actual, outer: Option<Actual>) -> Actual {
     let outer = outer.unwrap_or_default();
     let first = scan.startup.checked_div(u32::try_from(scan.loops).unwrap_or(u32::MAX)).unwrap_or_default();
     Actual { loops: outer.loops, rows: scan.rows, startup: outer.startup + first, ..Actual::default() }
 }
 
-/// The step of an access path. `own` names the table's columns, and `outer` names the columns that the keys
-/// read.
+/// Returns the step of an access path. `own` names the table's columns, and `outer` names the columns that
+/// the keys read.
 fn scan_step(t: &TableAccess, own: &Names<'_>, outer: &Names<'_>) -> Step {
     let back = if t.reverse { " Backward" } else { "" };
     let direction = if t.reverse { "Backward" } else { "Forward" };
@@ -394,7 +396,7 @@ fn scan_step(t: &TableAccess, own: &Names<'_>, outer: &Names<'_>) -> Step {
     }
 }
 
-/// The conditions that a range of an index means.
+/// Returns the conditions that a range of an index means.
 fn range_text(range: &KeyRange, columns: &[usize], own: &Names<'_>, outer: &Names<'_>) -> String {
     let mut parts: Vec<String> = Vec::new();
     for (n, (e, column)) in range.equal.iter().zip(columns).enumerate() {
@@ -419,7 +421,7 @@ fn range_text(range: &KeyRange, columns: &[usize], own: &Names<'_>, outer: &Name
     }
 }
 
-/// The names of the columns of a source.
+/// Returns the names of the columns of a source.
 fn source_names(source: &Source) -> Box<Names<'_>> {
     match source {
         Source::Table(t) => {
@@ -440,7 +442,7 @@ fn source_names(source: &Source) -> Box<Names<'_>> {
     }
 }
 
-/// The text of a group's slot: a key, or an aggregate.
+/// Returns the text of a group's slot: a key, or an aggregate.
 fn slot_name(s: &Select, n: usize, names: &Names<'_>) -> String {
     let Some(a) = &s.aggregate else { return names(n) };
     match (a.keys.get(n), a.calls.get(n.wrapping_sub(a.keys.len()))) {
@@ -456,7 +458,7 @@ fn call_text(call: &AggCall, names: &Names<'_>) -> String {
     format!("{}({distinct}{argument})", name_of(call.kind))
 }
 
-/// The name of an aggregate. It is made from the name of its `AggKind`.
+/// Returns the name of an aggregate. It is made from the name of its `AggKind`.
 fn name_of(kind: AggKind) -> String {
     let written = format!("{kind:?}");
     let own = written.split_once('(').map_or(written.as_str(), |(_, inner)| inner.trim_end_matches(')'));
@@ -488,12 +490,12 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// The name of the tree that stores the rows.
+/// Returns the name of the tree that stores the rows.
 pub fn primary(table: &TableDef) -> &str {
     table.primary_key.as_ref().map_or("row order", |k| k.name.as_str())
 }
 
-/// The name of an index.
+/// Returns the name of an index.
 pub fn index_name(table: &TableDef, index: ScanIndex) -> &str {
     match index {
         ScanIndex::Primary => primary(table),
@@ -501,7 +503,7 @@ pub fn index_name(table: &TableDef, index: ScanIndex) -> &str {
     }
 }
 
-/// The step of a scan in a general query: the table, the access path, and the condition on its rows.
+/// Returns the step of a scan in a general query: the table, the access path, and the condition on its rows.
 pub fn scan_of(t: &TableAccess, filter: Option<&Expr>) -> Step {
     Steps { meter: None, guesses: None }.scan(t, filter, 0)
 }

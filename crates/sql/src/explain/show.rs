@@ -4,7 +4,7 @@
 //! 1. Keys, their order and their units are those of PostgreSQL 15. Varve's own keys come after them.
 //! 2. If a step ran several times, its rows and times are averages of one run.
 //!
-//! This module knows nothing about plans.
+//! This module does not know plans.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{Actual, Explained, Step};
 /// The size of PostgreSQL's blocks, in bytes. Temporary files are counted in these blocks.
 pub(super) const BLOCK_BYTES: u64 = 8192;
 
-/// The lines of the text format.
+/// Returns the lines of the text format.
 pub fn text(explained: &Explained<'_>) -> Vec<String> {
     let mut out = Text { explained, lines: Vec::new() };
     out.step(explained.plan, 0);
@@ -41,7 +41,7 @@ pub(super) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The average of one run.
+/// Returns the average of one run.
 pub(super) fn each(total: f64, loops: u64) -> f64 {
     total / loops.max(1) as f64
 }

@@ -5,7 +5,7 @@
 //!    were made.
 //! 2. All columns of a class encode their values as the same key bytes.
 //!
-//! This module knows nothing about the order of the tables.
+//! This module does not know the order of the tables.
 
 use varve_engine::ColumnType;
 
@@ -50,7 +50,7 @@ impl Classes {
         }
     }
 
-    /// The index of a column's class. Makes the class if there is none.
+    /// Returns the index of a column's class. Makes the class if there is none.
     fn class(&mut self, column: usize) -> usize {
         if let Some(at) = self.0.iter().position(|c| c.columns.contains(&column)) {
             return at;
@@ -67,8 +67,8 @@ impl Classes {
         is_first
     }
 
-    /// The equalities to check when a table with the columns `own` is read, and the columns `before` are
-    /// known.
+    /// Returns the equalities to check when a table with the columns `own` is read, and the columns `before`
+    /// are known.
     pub(super) fn conditions(
         &self,
         own: &dyn Fn(usize) -> bool,
@@ -93,7 +93,7 @@ fn equality(column: usize, value: Expr) -> Expr {
     Expr::Compare(CmpOp::Eq, Box::new((Expr::Column(column), value)))
 }
 
-/// The columns of a condition `a = b`.
+/// Returns the columns of a condition `a = b`.
 fn columns(condition: &Expr) -> Option<(usize, usize)> {
     match condition {
         Expr::Compare(CmpOp::Eq, sides) => match (&sides.0, &sides.1) {
@@ -104,7 +104,7 @@ fn columns(condition: &Expr) -> Option<(usize, usize)> {
     }
 }
 
-/// The column and the value of a condition `a = 1` or `1 = a`.
+/// Returns the column and the value of a condition `a = 1` or `1 = a`.
 fn constant(condition: &Expr) -> Option<(usize, &Expr)> {
     match condition {
         Expr::Compare(CmpOp::Eq, sides) => match (&sides.0, &sides.1) {
@@ -115,7 +115,7 @@ fn constant(condition: &Expr) -> Option<(usize, &Expr)> {
     }
 }
 
-/// Whether equal values of both types have the same key bytes in both types.
+/// Returns whether equal values of both types have the same key bytes in both types.
 fn alike(a: Option<ColumnType>, b: Option<ColumnType>) -> bool {
     use ColumnType::{Char, Int2, Int4, Int8, Numeric, Rounded, Text, Varchar};
     let (Some(a), Some(b)) = (a, b) else { return false };

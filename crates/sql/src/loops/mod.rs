@@ -11,7 +11,7 @@
 //! 3. The rows of the nested loops have only the used columns, in the order of the steps. Expressions number
 //!    the columns in this order.
 //!
-//! This module knows nothing about statistics. Two orders are compared by how many key columns each step has.
+//! This module does not know statistics. Two orders are compared by how many key columns each step has.
 
 mod equal;
 mod renumber;
@@ -59,7 +59,8 @@ pub(super) struct Chosen {
     pub(super) choice: Choice,
     /// Whether there is at most one row for each row of the earlier tables.
     single: bool,
-    /// Set if the scan returns rows in the order that the query wants. True means a descending order.
+    /// Whether the order is descending, if the scan returns rows in the order that the query wants. `None` if
+    /// it does not.
     pub(super) ordered: Option<bool>,
 }
 
@@ -89,7 +90,7 @@ fn column_type(tables: &[JoinedTable], column: usize) -> Option<varve_engine::Co
     Some(part.table.columns[column - part.first].column_type)
 }
 
-/// The tables of inner joins, and the conditions over the joined row.
+/// Returns the tables of inner joins, and the conditions over the joined row.
 fn inner_tables(source: &Source) -> Option<(Vec<JoinedTable>, Vec<Expr>)> {
     let (mut tables, mut conditions) = (Vec::new(), Vec::new());
     collect(source, 0, &mut tables, &mut conditions)?;
@@ -166,8 +167,8 @@ impl Search<'_> {
         self.steps.extend(self.step(part).map(|(step, _)| step));
     }
 
-    /// The access path of a table that is joined to the steps so far, and the number of rows that it may
-    /// find. `None` if there is no short path.
+    /// Returns the access path of a table that is joined to the steps so far, and the number of rows that it
+    /// may find. Returns `None` if there is no short path.
     fn step(&self, part: usize) -> Option<(Chosen, f64)> {
         let before: Vec<usize> = self.steps.iter().map(|s| s.part).collect();
         let conditions = self.parts.conditions_at(&before, part);
@@ -184,7 +185,7 @@ impl Search<'_> {
         Some((Chosen { part, conditions, choice, single, ordered }, known.rows()))
     }
 
-    /// The wanted order as columns of this table, if the earlier tables have at most one row.
+    /// Returns the wanted order as columns of this table, if the earlier tables have at most one row.
     fn order_at(&self, before: &[usize], part: usize) -> Option<WantedOrder> {
         let wanted = self.order?;
         if !self.steps.iter().all(|s| s.single) {
@@ -204,7 +205,7 @@ impl Search<'_> {
 }
 
 impl JoinParts {
-    /// The conditions to check when a table is joined to the earlier tables.
+    /// Returns the conditions to check when a table is joined to the earlier tables.
     fn conditions_at(&self, before: &[usize], part: usize) -> Vec<Expr> {
         let known = |c: usize| before.iter().any(|b| self.tables[*b].holds(c));
         let table = &self.tables[part];
@@ -239,7 +240,7 @@ impl JoinParts {
     }
 }
 
-/// Whether a condition is an equality between the table of the step and an earlier table.
+/// Returns whether a condition is an equality between the table of the step and an earlier table.
 fn links(condition: &Expr) -> bool {
     let Expr::Compare(CmpOp::Eq, _) = condition else { return false };
     let (mut own, mut other) = (false, false);
@@ -261,8 +262,8 @@ struct KeyPrefix {
     closed: bool,
 }
 
-/// Describes an access path. `None` for a path that reads the whole table, or everything above or below one
-/// bound.
+/// Describes an access path. Returns `None` for a path that reads the whole table, or everything above or
+/// below one bound.
 fn known(table: &TableDef, access: &Access) -> Option<KeyPrefix> {
     let (index, columns, ranges) = match access {
         Access::Full => return None,

@@ -4,8 +4,8 @@
 //! query AS OF { TIMESTAMP time | LSN lsn } [;]
 //! ```
 //!
-//! `time` and `lsn` are strings or other expressions. PostgreSQL refuses each text that ends so. So no text has
-//! two meanings.
+//! `time` and `lsn` are strings or other expressions. PostgreSQL refuses each text with such an end. So no
+//! text has two meanings.
 //!
 //! This module does not know what a time or an LSN looks like (`crate::moment`).
 
@@ -13,7 +13,7 @@ use super::{Parsed, Token, expression, statement_in, tokens};
 use crate::ast::{AsOf, AsOfClause, Statement};
 use crate::error::{Result, SqlError, SqlState};
 
-/// Where AS OF belongs. Other databases have it at other places.
+/// The hint that says where AS OF belongs. Other databases have it at other places.
 const PLACE: &str =
     "AS OF comes once, at the end of the whole query: SELECT ... FROM ... WHERE ... AS OF TIMESTAMP '...'.";
 
@@ -37,7 +37,7 @@ pub fn statement_as_of(sql: &str, database: Option<&str>) -> Result<(Parsed, Opt
     }
 }
 
-/// Splits a text into the query and its AS OF clause. `None` if the text does not end with AS OF.
+/// Splits a text into the query and its AS OF clause. Returns `None` if the text does not end with AS OF.
 fn cut<'t>(sql: &'t str, tokens: &[Token<'t>]) -> Option<(&'t str, AsOfClause)> {
     let tokens = match tokens {
         [tokens @ .., last] if last.is(";") => tokens,
@@ -56,7 +56,7 @@ fn cut<'t>(sql: &'t str, tokens: &[Token<'t>]) -> Option<(&'t str, AsOfClause)> 
     Some((query, AsOfClause::Expression { is_lsn, expr }))
 }
 
-/// Whether three words begin AS OF, here or in another database.
+/// Returns whether three words begin AS OF, here or in another database.
 fn is_as_of(words: &[Token<'_>]) -> bool {
     let [as_, of, kind] = words else { return false };
     as_.is_word("as")
@@ -64,7 +64,7 @@ fn is_as_of(words: &[Token<'_>]) -> bool {
         && ["timestamp", "lsn", "system"].into_iter().any(|word| kind.is_word(word))
 }
 
-/// Whether three words begin `AS OF SYSTEM TIME`.
+/// Returns whether three words begin `AS OF SYSTEM TIME`.
 fn is_system(words: &[Token<'_>]) -> bool {
     words.last().is_some_and(|kind| kind.is_word("system"))
 }

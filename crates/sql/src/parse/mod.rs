@@ -55,8 +55,8 @@ pub fn statement(sql: &str) -> Result<Parsed> {
     statement_in(sql, None)
 }
 
-/// Like `statement`, for a statement in this database. Fails with 0A000 if it names a relation of another
-/// database.
+/// Does the same as `statement` for a statement in this database. Fails with 0A000 if the statement names a
+/// relation of another database.
 pub fn statement_in(sql: &str, database: Option<&str>) -> Result<Parsed> {
     postgres::with_room(sql, || {
         let Some(node) = postgres::raw(sql)? else { return Ok(Parsed::Empty) };
@@ -86,19 +86,19 @@ pub fn expression(text: &str) -> Result<Expr> {
     postgres::expression(text)
 }
 
-/// Whether an alias in a query names columns, as `t AS x (p)` does.
+/// Returns whether an alias in a query names columns, as `t AS x (p)` does.
 pub fn names_columns(query: &str) -> Result<bool> {
     postgres::with_room(query, || {
         // No other node has lists with these names. If a string in the query looks like such a list, the
-        // result is true, which is the safe side.
+        // result is true, which is the safe result.
         const LISTS: [&str; 2] = ["colnames: [Node", "coldeflist: [Node"];
         let shown = format!("{:?}", postgres::raw(query)?);
         Ok(LISTS.iter().any(|list| shown.contains(list)))
     })
 }
 
-/// Returns the query with these names for its outputs. `None` if its select list does not have one item for
-/// each name.
+/// Returns the query with these names for its outputs. Returns `None` if its select list does not have one
+/// item for each name.
 pub fn named_outputs(query: &str, names: &[&str]) -> Result<Option<String>> {
     postgres::with_room(query, || match postgres::raw(query)? {
         Some(NodeEnum::SelectStmt(select)) => postgres::written::with_outputs(*select, names),
@@ -115,7 +115,7 @@ pub fn type_name(text: &str) -> Option<crate::ty::Typed> {
     crate::ty::of_ast(&data_type).ok().filter(|_| is_null)
 }
 
-/// Error 42601: the text is more than an expression.
+/// Returns the error 42601: the text is more than an expression.
 fn no_expression(text: &str) -> SqlError {
     SqlError::new(crate::error::SqlState::SYNTAX_ERROR, format!("not an expression: {text}"))
 }

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. There are only blanks and comments between two tokens.
 //!
-//! This module knows nothing about the grammar.
+//! This module does not know the grammar.
 
 use pg_query::protobuf::{KeywordKind, Token as Scanned};
 
@@ -30,17 +30,17 @@ enum TokenKind {
     Quoted,
     /// A string.
     Text,
-    /// Anything else.
+    /// Any other token.
     Symbol,
 }
 
 impl Token<'_> {
-    /// The name that a word or a quoted name means, in the form in which names are compared.
+    /// Returns the name that a word or a quoted name means, in the form in which names are compared.
     pub fn name(&self) -> Option<String> {
         self.written_name().map(clipped)
     }
 
-    /// The same name, not shortened to the length of names.
+    /// Returns the same name, not shortened to the length of names.
     fn written_name(&self) -> Option<String> {
         match self.kind {
             TokenKind::Word => Some(self.text.to_ascii_lowercase()),
@@ -52,17 +52,17 @@ impl Token<'_> {
         }
     }
 
-    /// Whether the token is this operator or punctuation mark.
+    /// Returns whether the token is this operator or punctuation mark.
     pub fn is(&self, symbol: &str) -> bool {
         self.kind == TokenKind::Symbol && self.text == symbol
     }
 
-    /// Whether the token is this keyword, which is given in lower case.
+    /// Returns whether the token is this keyword, which is given in lower case.
     pub fn is_word(&self, word: &str) -> bool {
         self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
-    /// The text of a string without escapes.
+    /// Returns the text of a string without escapes.
     pub fn string(&self) -> Option<String> {
         if self.kind != TokenKind::Text {
             return None;
@@ -72,7 +72,7 @@ impl Token<'_> {
     }
 }
 
-/// The tokens of a text, without its comments.
+/// Returns the tokens of a text, without its comments.
 pub fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
     let scanned = pg_query::scan_tokens(text);
     let scanned = scanned.map_err(|e| SqlError::internal(format!("a text that was parsed: {e}")))?;
@@ -94,8 +94,8 @@ pub fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
     Ok(tokens)
 }
 
-/// The names in a text that are too long, each with its shortened form. A text without long words only costs
-/// one pass over its bytes.
+/// Returns the names in a text that are too long, each with its shortened form. For a text without long
+/// words, one pass over its bytes is enough.
 pub fn cut_names(text: &str) -> Vec<(String, String)> {
     if !has_long_word(text.as_bytes()) {
         return Vec::new();
@@ -105,7 +105,8 @@ pub fn cut_names(text: &str) -> Vec<(String, String)> {
     names.map(|name| (name.clone(), clipped(name))).filter(|(name, kept)| kept.len() < name.len()).collect()
 }
 
-/// Whether a text may have a name that is too long: a long word, or a long text between double quotes.
+/// Returns whether a text may have a name that is too long: a long word, or a long text between double
+/// quotes.
 fn has_long_word(text: &[u8]) -> bool {
     let is_of_word = |b: &u8| b.is_ascii_alphanumeric() || !b.is_ascii() || matches!(b, b'_' | b'$');
     let is_long = |part: &[u8]| part.len() > NAME_BYTES_MAX;

@@ -111,12 +111,12 @@ impl Moment {
         ("regr_intercept", Moment::RegrIntercept),
     ];
 
-    /// The aggregate of this name.
+    /// Returns the aggregate of this name.
     pub fn of(name: &str) -> Option<Moment> {
         Moment::NAMES.iter().find(|(n, _)| *n == name).map(|(_, moment)| *moment)
     }
 
-    /// The result type for arguments of double precision.
+    /// Returns the result type for arguments of double precision.
     pub fn result(self) -> Ty {
         match self {
             Moment::RegrCount => Ty::Int8,
@@ -124,7 +124,7 @@ impl Moment {
         }
     }
 
-    /// Whether the aggregate has two arguments, first y, then x.
+    /// Returns whether the aggregate has two arguments, first y, then x.
     pub fn is_of_pairs(self) -> bool {
         !matches!(self, Moment::VarPop | Moment::VarSamp | Moment::StddevPop | Moment::StddevSamp)
     }
@@ -148,7 +148,7 @@ pub struct OrderKey {
 pub struct AggCall {
     /// The function.
     pub kind: AggKind,
-    /// The argument, as an expression over the input row. `None` for count(*).
+    /// The argument, as an expression over the input row. It is `None` for count(*).
     pub argument: Option<Expr>,
     /// The argument's type.
     pub input: Ty,
@@ -165,7 +165,7 @@ pub struct AggCall {
 }
 
 impl AggKind {
-    /// The aggregate of this name.
+    /// Returns the aggregate of this name.
     pub fn of(name: &str) -> Option<AggKind> {
         Some(match name {
             "count" => AggKind::Count,
@@ -189,34 +189,35 @@ impl AggKind {
         })
     }
 
-    /// Whether the aggregate keeps all values. Only the runner of general queries computes such an aggregate.
+    /// Returns whether the aggregate keeps all values. Only the runner of general queries computes such an
+    /// aggregate.
     pub fn collects(self) -> bool {
         matches!(self, AggKind::StringAgg | AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
             || self.is_ordered_set()
     }
 
-    /// Whether the aggregate needs sorted values (WITHIN GROUP).
+    /// Returns whether the aggregate needs sorted values (WITHIN GROUP).
     pub fn is_ordered_set(self) -> bool {
         use AggKind::{Mode, PercentileCont, PercentileDisc, PercentilesCont, PercentilesDisc};
         matches!(self, PercentileCont | PercentileDisc | PercentilesCont | PercentilesDisc | Mode)
     }
 
-    /// Whether the aggregate takes pairs of values. Pairs with a NULL are ignored.
+    /// Returns whether the aggregate takes pairs of values. Pairs with a NULL are ignored.
     pub fn is_of_pairs(self) -> bool {
         matches!(self, AggKind::Moment(moment) if moment.is_of_pairs())
     }
 
-    /// Whether only the runner of general queries computes the aggregate.
+    /// Returns whether only the runner of general queries computes the aggregate.
     pub fn needs_runner(self) -> bool {
         self.collects() || self.is_of_pairs()
     }
 
-    /// Whether the aggregate ignores NULL.
+    /// Returns whether the aggregate ignores NULL.
     pub fn skips_null(self) -> bool {
         !matches!(self, AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
     }
 
-    /// The type of the second argument, if the first one has type `input`.
+    /// Returns the type of the second argument, if the first one has type `input`.
     pub fn second_type(self, input: Ty) -> Ty {
         match self {
             AggKind::PercentileCont | AggKind::PercentileDisc => Ty::Float8,
@@ -228,13 +229,13 @@ impl AggKind {
 }
 
 impl AggCall {
-    /// The expressions of the call.
+    /// Returns the expressions of the call.
     pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
         let order = self.order.iter().map(|o| &o.expr);
         self.argument.iter().chain(&self.filter).chain(&self.second).chain(order)
     }
 
-    /// The expressions of the call, mutable.
+    /// Returns the expressions of the call, to be changed.
     pub fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         let order = self.order.iter_mut().map(|o| &mut o.expr);
         self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.second).chain(order)
@@ -286,11 +287,12 @@ pub enum FrameUnits {
 pub enum FrameBound {
     /// The first or last row of the partition.
     Unbounded,
-    /// The current row. In RANGE and GROUPS with all rows that have the same sort key.
+    /// The current row. In RANGE and GROUPS, the end includes all rows that have the same sort key.
     Current,
-    /// A number of rows or groups from the current row: before it if the flag is set, else after it.
+    /// A number of rows or groups from the current row. The end is before the row if the flag is set, else
+    /// after it.
     Count(Expr, bool),
-    /// For RANGE: the offset, and the value of the sort key at this offset from the current row. Both are
+    /// The offset of RANGE, and the value of the sort key at this offset from the current row. Both are
     /// expressions over this row.
     Value(Expr, Expr),
 }
@@ -341,7 +343,7 @@ pub struct WinCall {
 }
 
 impl WinCall {
-    /// The expressions of the call.
+    /// Returns the expressions of the call.
     pub fn exprs(&self) -> Vec<&Expr> {
         let mut out: Vec<&Expr> = self.arguments.iter().chain(&self.partition).map(|(e, _)| e).collect();
         out.extend(&self.filter);
@@ -375,7 +377,7 @@ impl WinCall {
 }
 
 impl WinFunction {
-    /// The window function of this name. Aggregates are not among these.
+    /// Returns the window function of this name. Aggregates are not among these.
     pub fn of(name: &str) -> Option<WinFunction> {
         Some(match name {
             "row_number" => WinFunction::RowNumber,

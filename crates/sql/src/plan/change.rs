@@ -1,6 +1,6 @@
 //! Plans of INSERT, UPDATE and DELETE.
 //!
-//! This module knows nothing about the query that finds the rows to change (`select`).
+//! This module does not know the query that finds the rows to change (`select`).
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub enum InsertSource {
 }
 
 impl InsertSource {
-    /// The query that returns the rows or some of their values, if there is one.
+    /// Returns the query that returns the rows or some of their values, if there is one.
     pub fn query(&self) -> Option<&Select> {
         match self {
             InsertSource::Values(_) => None,
@@ -52,15 +52,15 @@ impl InsertSource {
 /// What INSERT does with a row whose key exists.
 #[derive(Debug)]
 pub enum OnConflict {
-    /// Fail with 23505.
+    /// The statement fails with 23505.
     Fail,
-    /// DO NOTHING: do not insert the row. `None` means for a conflict with any unique key.
+    /// DO NOTHING: the row is not inserted. `None` means that this holds for a conflict with any unique key.
     Nothing(Option<Arbiter>),
-    /// DO UPDATE: change the existing row.
+    /// DO UPDATE: the existing row is changed.
     Update(Box<Upsert>),
 }
 
-/// The unique key that decides what a conflict is.
+/// The unique key that decides which rows are a conflict.
 #[derive(Debug, Clone)]
 pub struct Arbiter {
     /// Name of the constraint or index.

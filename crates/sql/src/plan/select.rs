@@ -22,7 +22,8 @@ pub struct Select {
     pub filter: Option<Expr>,
     /// The grouping, if there is one.
     pub aggregate: Option<Aggregate>,
-    /// Calls of window functions over the input row, or over the group's slots. Their values follow these.
+    /// Calls of window functions over the input row, or over the group's slots. The values of the calls
+    /// follow the columns or the slots.
     pub windows: Box<[WinCall]>,
     /// The computed columns. The ones from `visible` on are only for ORDER BY.
     pub outputs: Box<[Output]>,
@@ -33,7 +34,7 @@ pub struct Select {
     /// DISTINCT ON: of the rows that are equal in these outputs, only the first one in the order of ORDER BY
     /// is returned.
     pub distinct_on: Box<[usize]>,
-    /// ORDER BY. Empty if the access path returns rows in this order.
+    /// ORDER BY. The list is empty if the access path returns rows in this order.
     pub order: Box<[SortKey]>,
     /// LIMIT
     pub limit: Option<Expr>,
@@ -80,7 +81,7 @@ pub struct Aggregate {
     /// The aggregates. Their values are the slots after the keys.
     pub calls: Box<[AggCall]>,
     /// GROUPING SETS: the keys of each set. In the groups of a set, the other keys are NULL. The slot after
-    /// the aggregates has the number of the group's set. Empty if there is one set with all keys.
+    /// the aggregates has the number of the group's set. The list is empty if there is one set with all keys.
     pub sets: Box<[Box<[usize]>]>,
     /// HAVING, as an expression over the slots.
     pub having: Option<Box<Expr>>,
@@ -91,16 +92,16 @@ pub struct Aggregate {
 /// What happens when another transaction has locked a row that must be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
-    /// Wait for the other transaction.
+    /// The statement waits for the other transaction.
     Wait,
-    /// NOWAIT: fail with 55P03.
+    /// NOWAIT: the statement fails with 55P03.
     Fail,
-    /// SKIP LOCKED: skip the row.
+    /// SKIP LOCKED: the statement skips the row.
     Skip,
 }
 
 impl LockWait {
-    /// The same choice for partitions of memory-oriented engines, which are locked as a whole.
+    /// Returns the same choice for partitions of memory-oriented engines, which are locked as a whole.
     pub fn when_held(self) -> WhenHeld {
         match self {
             LockWait::Wait => WhenHeld::Wait,
@@ -141,7 +142,7 @@ pub struct LockedTable {
 /// A query in an expression. Values of the outer query are its `Expr::Outer` values.
 #[derive(Debug)]
 pub struct Subquery {
-    /// What the expression makes of the query's rows.
+    /// The value that the expression makes of the query's rows.
     pub kind: SubqueryKind,
     /// The query.
     pub select: Select,
@@ -149,12 +150,12 @@ pub struct Subquery {
     pub given: Box<[Typed]>,
 }
 
-/// What an expression makes of the rows of its subquery.
+/// The value that an expression makes of the rows of its subquery.
 #[derive(Debug)]
 pub enum SubqueryKind {
     /// EXISTS: whether there is a row.
     Exists,
-    /// The value of its only row. NULL if there is no row. Several rows are error 21000.
+    /// The value of its only row, or NULL if there is no row. Several rows are the error 21000.
     Scalar,
     /// ARRAY(SELECT ...): the values of all rows, in their order.
     List,
@@ -179,27 +180,27 @@ impl Aggregate {
 }
 
 impl Output {
-    /// An output of this type. char(n) is padded.
+    /// Returns an output of this type. char(n) is padded.
     pub fn new(expr: Expr, t: Typed) -> Output {
         let pad = if t.ty == Ty::Char { t.length() } else { None };
         Output { expr, t, pad }
     }
 
-    /// The same output without padding, for a value that is stored in a table. Tables store char(n) without
-    /// blanks.
+    /// Returns the same output without padding, for a value that is stored in a table. Tables store char(n)
+    /// without blanks.
     #[must_use]
     pub fn unpadded(self) -> Output {
         Output { pad: None, ..self }
     }
 
-    /// The column that a client sees.
+    /// Returns the column that a client sees.
     pub fn column(&self, name: &str) -> Column {
         Column { name: name.into(), type_oid: self.t.ty.oid(), typmod: self.t.typmod, origin: None }
     }
 }
 
 impl Select {
-    /// A query that returns one row without columns, for the runner of general queries.
+    /// Returns a query that returns one row without columns, for the runner of general queries.
     pub fn nothing() -> Select {
         Select {
             source: Source::Nothing,
@@ -219,7 +220,7 @@ impl Select {
         }
     }
 
-    /// The table that the executor of this crate reads, if there is one.
+    /// Returns the table that the executor of this crate reads, if there is one.
     pub fn table(&self) -> Option<&Arc<TableDef>> {
         match &self.source {
             Source::Table(t) => Some(&t.table),
@@ -227,13 +228,13 @@ impl Select {
         }
     }
 
-    /// Whether only the runner of general queries can run the query.
+    /// Returns whether only the runner of general queries can run the query.
     pub fn is_general(&self) -> bool {
         self.general
     }
 
-    /// Whether outputs have effects, such as taking advisory locks. These effects must happen only for the
-    /// rows that are returned, so the outputs are computed after ORDER BY and LIMIT.
+    /// Returns whether outputs have effects, such as taking advisory locks. These effects must happen only
+    /// for the rows that are returned, so the outputs are computed after ORDER BY and LIMIT.
     fn acts_behind_order(&self) -> bool {
         let is_key = |n: usize| self.order.iter().any(|key| key.output == n);
         let mut others = self.outputs.iter().enumerate().filter(|(n, _)| !is_key(*n));
@@ -245,7 +246,7 @@ impl Select {
         !self.order.is_empty() && self.lock.is_none() && others.any(|(_, output)| acts(&output.expr))
     }
 
-    /// Whether the query has a part that the executor of this crate cannot run with any access path.
+    /// Returns whether the query has a part that the executor of this crate cannot run with any access path.
     pub fn needs_runner(&self) -> bool {
         let general_source = matches!(
             self.source,
@@ -261,7 +262,7 @@ impl Select {
             queries |= matches!(e, Expr::Subquery(..));
             draws |= matches!(e, Expr::Call(f, _) if f.is_of_sequences());
         });
-        // The executor can draw from sequences only while it reads no rows.
+        // The executor can take values from sequences only while it reads no rows.
         let reads = !matches!(self.source, Source::Nothing) || self.aggregate.is_some();
         general_source
             || !self.distinct_on.is_empty()
@@ -276,7 +277,7 @@ impl Select {
 }
 
 impl Subquery {
-    /// The type of the subquery's result.
+    /// Returns the type of the subquery's result.
     pub fn result(&self) -> Typed {
         match self.kind {
             SubqueryKind::Scalar => self.select.outputs[0].t,

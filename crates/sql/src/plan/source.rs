@@ -59,7 +59,7 @@ pub struct Shared {
     pub varies: bool,
 }
 
-/// The query behind a name of WITH.
+/// The query for a name of WITH.
 #[derive(Debug)]
 pub enum SharedBody {
     /// A query that uses no values of outer queries.
@@ -106,7 +106,7 @@ pub enum SetKind {
 }
 
 impl SetKind {
-    /// The SQL keyword.
+    /// Returns the SQL keyword.
     pub fn name(self) -> &'static str {
         match self {
             SetKind::Union => "UNION",
@@ -161,7 +161,7 @@ pub enum SetFunction {
     Elements,
     /// regexp_matches of text, pattern and flags.
     Matches,
-    /// This number of rows, with the values 0, 1 and so on. Used for grouping sets.
+    /// This number of rows, with the values 0, 1 and so on. Grouping sets use it.
     Copies(usize),
 }
 
@@ -179,7 +179,7 @@ pub struct SetCall {
 /// Which rows without a partner are returned, filled up with NULLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinKind {
-    /// None (inner join).
+    /// No rows (inner join).
     Inner,
     /// The rows of the left side.
     Left,
@@ -216,14 +216,14 @@ pub struct Lateral {
 }
 
 impl Expand {
-    /// The arguments of all calls.
+    /// Returns the arguments of all calls.
     pub fn arguments(&self) -> impl Iterator<Item = &Expr> {
         self.calls.iter().flat_map(|call| call.arguments.iter().map(|(e, _)| e))
     }
 }
 
 impl Source {
-    /// Whether the source joins the working table of a recursive query.
+    /// Returns whether the source joins the working table of a recursive query.
     pub fn joins_work(&self) -> bool {
         match self {
             Source::Work(..) => true,

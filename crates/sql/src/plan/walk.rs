@@ -8,8 +8,8 @@ use super::{AggCall, Select, Shared, SharedBody, Source, SubqueryKind, WinCall};
 use crate::eval::Expr;
 
 impl Select {
-    /// The expressions of the query's clauses, and of the rows of VALUES. Other expressions of the source are
-    /// not included.
+    /// Returns the expressions of the query's clauses, and of the rows of VALUES. Other expressions of the
+    /// source are not included.
     pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let rows = match &self.source {
             Source::Values(rows, _) => rows.as_slice(),
@@ -54,7 +54,7 @@ impl Select {
         });
     }
 
-    /// Whether two runs of the query may return different rows.
+    /// Returns whether two runs of the query may return different rows.
     pub fn is_volatile(&self) -> bool {
         let mut found = false;
         self.walk_all(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.volatile));
@@ -62,14 +62,14 @@ impl Select {
         found
     }
 
-    /// Whether the query uses values of its outer query.
+    /// Returns whether the query uses values of its outer query.
     pub fn reads_outer(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e, Expr::Outer(_)));
         found
     }
 
-    /// All tables that the query reads or changes, also in subqueries. Each table occurs once.
+    /// Returns all tables that the query reads or changes, also in subqueries. Each table occurs once.
     pub fn tables(&self) -> Vec<Arc<TableDef>> {
         let mut out: Vec<Arc<TableDef>> = Vec::new();
         let mut add = |table: &Arc<TableDef>| {
@@ -206,7 +206,8 @@ impl Source {
         }
     }
 
-    /// Whether the source reads the working table of a recursive query for whose number `of` returns true.
+    /// Returns whether the source reads the working table of a recursive query for whose number `of` returns
+    /// true.
     pub fn reads_work(&self, of: &dyn Fn(usize) -> bool) -> bool {
         let mut found = false;
         self.each(&mut |source| found |= matches!(source, Source::Work(id, _) if of(*id)), &mut Vec::new());

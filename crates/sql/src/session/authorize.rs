@@ -47,7 +47,7 @@ pub(super) struct Allowed {
 }
 
 impl Allowed {
-    /// Whether the statement is known to be allowed.
+    /// Returns whether the statement is known to be allowed.
     fn knows(&mut self, version: u64, who: Who, statement: u64) -> bool {
         if self.version != version || self.who != who || self.statements.len() >= REMEMBERED {
             self.statements.clear();
@@ -80,7 +80,7 @@ impl Session {
         Ok(())
     }
 
-    /// The session's role with its current rights. `None` for a superuser, who may do everything.
+    /// Returns the session's role with its current rights, or `None` for a superuser, who may do everything.
     pub(super) fn holder(&mut self) -> Option<(Arc<Catalog>, Holder)> {
         self.facts.who?;
         self.begin_engine();
@@ -90,8 +90,8 @@ impl Session {
     }
 
     /// Fails with 42501 unless the role may run the plan, which reads the relations in `needs`. The owner of
-    /// a view must be allowed to read what the view reads. This holds for each reader of the view, also for a
-    /// superuser.
+    /// a view must be allowed to read the relations that the view reads. This holds for each reader of the
+    /// view, also for a superuser.
     pub(super) fn authorize(&mut self, plan: &Plan, needs: &[Need]) -> Result<()> {
         if self.facts.who.is_none() && needs.iter().all(|need| need.through.is_none()) {
             return Ok(());
@@ -272,7 +272,8 @@ impl Check<'_> {
         self.reads_of(table, None, expressions)
     }
 
-    /// Like `reads`, for input rows in which the table's columns may follow those of other relations.
+    /// Does the same as `reads` for input rows in which the table's columns may follow those of other
+    /// relations.
     fn reads_of<'e>(
         &self,
         table: &TableDef,
@@ -353,7 +354,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks COMMENT ON: it needs the owner of the object, or of the column's table.
+    /// Checks the rights for COMMENT ON. The role must be the owner of the object, or of the column's table.
     fn comments(&self, c: &Comment) -> Result<()> {
         use CommentKind::{Column, Constraint, Database, Index, Role, Schema, Sequence, Table, View};
         let name = &c.name;
@@ -375,7 +376,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks TRUNCATE: with CASCADE, also for the tables that refer to the named ones.
+    /// Checks the rights for TRUNCATE. With CASCADE, the tables that refer to the named ones are checked,
+    /// too.
     fn truncates(&self, t: &Truncate) -> Result<()> {
         let mut tables: Vec<Arc<TableDef>> = Vec::new();
         for name in &t.tables {
@@ -396,7 +398,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks RESTART IDENTITY: it resets sequences, so it needs their owner.
+    /// Checks the rights for RESTART IDENTITY. It resets sequences, so the role must be their owner.
     fn owns_sequences_of(&self, table: &TableDef) -> Result<()> {
         let is_its = |s: &&Arc<SequenceDef>| s.owned_by.is_some_and(|(owner, _)| owner == table.id);
         self.catalog.sequences().filter(is_its).try_for_each(|s| {
@@ -456,8 +458,8 @@ fn table_object(table: &TableDef) -> Object {
     Object::new(table.id, Kind::Table, &table.name)
 }
 
-/// The object whose owner decides about a name, and the kind of the named object. For an index, this is the
-/// table of the index.
+/// Returns the object whose owner decides about a name, and the kind of the named object. For an index, this
+/// is the table of the index.
 fn named(catalog: &Catalog, schema: &str, name: &str) -> Option<(Object, Kind)> {
     Some(match catalog.resolve(schema, name)? {
         Named::Table(id) | Named::Part(id, _) => (Object::new(id, Kind::Table, name), Kind::Table),

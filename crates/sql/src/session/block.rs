@@ -13,7 +13,7 @@ use crate::moment;
 use crate::settings::{self, Settings};
 use crate::utility::{Level, Modes};
 
-/// The defaults for new transactions in these settings.
+/// Returns the defaults for new transactions in these settings.
 pub(super) fn defaults(settings: &Settings) -> Defaults {
     let level =
         settings.get("default_transaction_isolation").ok().and_then(|name| settings::level_named(&name));
@@ -54,7 +54,7 @@ impl Session {
         }
     }
 
-    /// The engine's transaction. Begins it if there is none.
+    /// Returns the engine's transaction, and begins it if there is none.
     pub(super) fn begin_engine(&mut self) -> &mut Transaction {
         if self.txn.is_none() {
             self.start_engine();
@@ -159,7 +159,7 @@ impl Session {
         Checker { txn, facts, deferred, is_commit, is_alone: false }.settle(due)
     }
 
-    /// Commits the open transaction. Afterwards the session is idle, also on an error.
+    /// Commits the open transaction. Afterwards the session is idle, even after an error.
     pub(super) fn commit(&mut self) -> Result<()> {
         planted_panic("panic at commit");
         let result = match (self.check_deferred(true), self.txn.take()) {
@@ -288,8 +288,8 @@ impl Session {
         }
     }
 
-    /// Called when a rollback has panicked. Removes the transaction from the session. The engine undoes the
-    /// rest in the background.
+    /// Removes the transaction from the session after a rollback has panicked. The engine undoes the rest in
+    /// the background.
     fn give_up(&mut self) {
         if let Some(txn) = self.txn.take() {
             // An error or a panic of this rollback is in the log. The client already knows that the statement

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. In a failed transaction block only COMMIT, ROLLBACK and ROLLBACK TO run.
 //!
-//! This module knows nothing about the inside of plans.
+//! This module does not know the inside of plans.
 
 use std::sync::Arc;
 
@@ -301,8 +301,8 @@ impl Session {
         Ok("ALTER SYSTEM")
     }
 
-    /// Adds notices about a setting that ALTER SYSTEM has changed under this name: a warning, and whether the
-    /// change is in effect yet.
+    /// Adds notices about a setting that ALTER SYSTEM has changed under this name. They have a warning, and
+    /// say whether the change is in effect.
     fn tell_altered(&mut self, setting: &SystemSetting, name: &str) {
         let value = &setting.value;
         if let Some(warning) = &setting.warning {
@@ -393,7 +393,7 @@ impl Session {
         self.run_current(&prepared, &params, announce, sink)
     }
 
-    /// The values of EXECUTE's arguments.
+    /// Returns the values of EXECUTE's arguments.
     pub(super) fn arguments(
         &mut self,
         name: &str,
@@ -459,7 +459,7 @@ impl Session {
         Ok(CommandTag::Plain("SHOW"))
     }
 
-    /// The value of a setting of the transaction, the session or the process.
+    /// Returns the value of a setting of the transaction, the session or the process.
     pub(super) fn current_value(&self, name: &str) -> Result<String> {
         match self.transaction_setting(name) {
             Some(value) => Ok(value.to_owned()),
@@ -470,7 +470,7 @@ impl Session {
         }
     }
 
-    /// The value of a setting of the transaction (`OF_TRANSACTION`). `None` for other settings.
+    /// Returns the value of a setting of the transaction (`OF_TRANSACTION`), or `None` for other settings.
     pub(super) fn transaction_setting(&self, name: &str) -> Option<&'static str> {
         let now = self.in_block();
         let on_off = |flag| if flag { "on" } else { "off" };
@@ -483,7 +483,7 @@ impl Session {
     }
 }
 
-/// The refusal of a setting, with the name that the client knows.
+/// Changes the error about a refused setting, so that it has the name that the client knows.
 fn about(refused: SqlError, asked: &str) -> SqlError {
     let name = system_name(asked);
     if name == asked {
@@ -494,7 +494,8 @@ fn about(refused: SqlError, asked: &str) -> SqlError {
     SqlError { message: message.into(), ..refused }
 }
 
-/// The name of a setting of the process, if PostgreSQL calls it `name` and Varve has another name for it.
+/// Returns the name of a setting of the process, if PostgreSQL calls it `name` and Varve has another name for
+/// it.
 fn system_name(name: &str) -> &str {
     match name {
         "max_connections" => "server_max_connections",
@@ -507,7 +508,7 @@ fn system_name(name: &str) -> &str {
     }
 }
 
-/// The columns of SHOW.
+/// Returns the columns of SHOW.
 pub(super) fn show_columns(name: &str) -> Vec<Column> {
     if let Some(table) = statistics::shown_by(name) {
         let column = |(name, ty, _): &(&str, Ty, bool)| Column {
@@ -528,7 +529,7 @@ pub(super) fn show_columns(name: &str) -> Vec<Column> {
     }
 }
 
-/// Error 25001: the command cannot run in a transaction block.
+/// Returns the error 25001: the command cannot run in a transaction block.
 pub(super) fn not_in_block(command: &str) -> SqlError {
     let message = format!("{command} cannot run inside a transaction block");
     SqlError::new(SqlState::ACTIVE_TRANSACTION, message)

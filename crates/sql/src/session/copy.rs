@@ -100,7 +100,8 @@ impl Session {
         }
     }
 
-    /// Runs COPY FROM with the current definition of the table. `None` if this definition is out of date.
+    /// Runs COPY FROM with the current definition of the table. Returns `None` if this definition is out of
+    /// date.
     fn copy_current(&mut self, copy: &Copy, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
         let plan = self.bind_copy(copy)?;
         if self.read_only {
@@ -173,7 +174,7 @@ impl Session {
         Ok(CommandTag::Copy(out.rows))
     }
 
-    /// The text of the query that reads a table's rows.
+    /// Returns the text of the query that reads a table's rows.
     fn table_query(&mut self, copy: &Copy, name: &ObjectName, columns: &[Ident]) -> Result<String> {
         self.refuse_others(name, false)?;
         let (schema, last) = object_name(name)?;
@@ -267,13 +268,13 @@ fn no_program() -> SqlError {
     )
 }
 
-/// The sink for COPY FROM a file: it reads the bytes from the file.
+/// The sink for COPY FROM a file. It reads the bytes from the file.
 struct FromFile<'s> {
     sink: &'s mut dyn Sink,
     path: &'s str,
 }
 
-/// The sink for COPY TO a file: it writes the bytes to the file. The file is created with the first bytes.
+/// The sink for COPY TO a file. It writes the bytes to the file. The file is created with the first bytes.
 struct ToFile<'s> {
     sink: &'s mut dyn Sink,
     path: &'s str,

@@ -147,7 +147,7 @@ impl Session {
     }
 }
 
-/// The columns of the new table. The first ones have the names that the statement writes.
+/// Returns the columns of the new table. The first ones have the names that the statement writes.
 fn table_columns(columns: &[Column], written: &[Ident]) -> Result<Vec<ColumnDef>> {
     if written.len() > columns.len() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));

@@ -39,7 +39,7 @@ pub(super) struct OpenCursor {
     born: Option<usize>,
 }
 
-/// How a cursor's transaction, or a part of it, ended.
+/// The way in which a cursor's transaction, or a part of it, ended.
 pub(super) enum End {
     Committed,
     RolledBack,
@@ -111,12 +111,12 @@ impl Session {
         })
     }
 
-    /// The columns of an open cursor, and whether it is BINARY.
+    /// Returns the columns of an open cursor, and whether it is BINARY.
     pub fn cursor_columns(&self, name: &str) -> Option<(&[Column], bool)> {
         self.cursors.iter().find(|c| c.name == name).map(|c| (&*c.columns, c.shown.is_binary))
     }
 
-    /// The open cursors as `pg_cursors` shows them.
+    /// Returns the open cursors as `pg_cursors` shows them.
     pub(super) fn shown_cursors(&self) -> impl Iterator<Item = Arc<HeldCursor>> {
         self.cursors.iter().map(|c| Arc::clone(&c.shown))
     }
@@ -160,8 +160,8 @@ impl Session {
         Ok("CLOSE CURSOR")
     }
 
-    /// Called when a savepoint is released. The cursors that were declared after it now belong to the
-    /// savepoint (or transaction) around it.
+    /// Moves the cursors that were declared after a savepoint to the savepoint (or transaction) around it,
+    /// because the savepoint is released.
     pub(super) fn adopt_cursors(&mut self, savepoint: usize) {
         for born in self.cursors.iter_mut().filter_map(|c| c.born.as_mut()) {
             *born = savepoint.min(*born);
@@ -265,7 +265,7 @@ fn check_updatable(declare: &Declare) -> Result<()> {
     Ok(())
 }
 
-/// Error 34000: there is no cursor of this name.
+/// Returns the error 34000: there is no cursor of this name.
 fn no_cursor(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
 }

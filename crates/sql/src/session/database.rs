@@ -30,7 +30,7 @@ use crate::utility::Utility;
 use crate::utility::database::{DatabaseCommand, DatabaseOption};
 use crate::utility::role::RoleName;
 
-/// How long a command waits until the other sessions of a database have ended (as in PostgreSQL).
+/// The time for which a command waits until the other sessions of a database have ended (as in PostgreSQL).
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
@@ -58,8 +58,8 @@ impl Session {
     }
 
     /// Runs a change in a transaction of its own, and commits it. If another transaction has changed the same
-    /// objects, the change is run again from its start. Error 25001 in a transaction block. The object that
-    /// the change returns lives until the commit.
+    /// objects, the change is run again from its start. In a transaction block the error is 25001. The object
+    /// that the change returns lives until the commit.
     fn alone(
         &mut self,
         tag: &'static str,
@@ -311,8 +311,8 @@ impl DatabaseOption {
     }
 }
 
-/// The template of a new database. The template must be empty except for the schema `public`, because the new
-/// database is created like this.
+/// Returns the template of a new database. The template must be empty except for the schema `public`, because
+/// the new database is created without other objects.
 fn template_of(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]) -> Result<ObjectId> {
     let named = options.iter().find_map(|option| match option {
         DatabaseOption::Template(name) => Some(name),
@@ -344,17 +344,17 @@ fn template_of(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]) -
     Ok(template.id)
 }
 
-/// Error 3D000: there is no database of this name.
+/// Returns the error 3D000: there is no database of this name.
 pub(super) fn missing(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_DATABASE, format!("database \"{name}\" does not exist"))
 }
 
-/// Error 42P04: a database of this name exists already.
+/// Returns the error 42P04: a database of this name exists already.
 fn already_there(name: &str) -> SqlError {
     SqlError::new(SqlState::DUPLICATE_DATABASE, format!("database \"{name}\" already exists"))
 }
 
-/// Error 55006: other sessions are in the database.
+/// Returns the error 55006: other sessions are in the database.
 fn in_use(name: &str, others: usize) -> SqlError {
     let message = format!("database \"{name}\" is being accessed by other users");
     let detail = match others {
@@ -369,9 +369,9 @@ pub(super) fn named(catalog: &Catalog, name: &str) -> Result<Arc<DatabaseDef>> {
     catalog.database_named(name).cloned().ok_or_else(|| missing(name))
 }
 
-/// Finds the database that a session asks for, and counts the session as one of its connections. Errors:
-/// 3D000 if no database has this name, 55000 if it allows no connections, 42501 if the role has no right to
-/// connect, 53300 if the database has too many connections already.
+/// Finds the database that a session asks for, and counts the session as one of its connections. The error is
+/// 3D000 if no database has this name, and 55000 if it allows no connections. It is 42501 if the role has no
+/// right to connect, and 53300 if the database has too many connections already.
 pub(super) fn enter(
     shared: &SqlDatabase,
     catalog: &Catalog,

@@ -5,7 +5,7 @@
 //!    dropped.
 //! 2. Other statements run without clocks and counters.
 //!
-//! This module knows nothing about the steps of a plan (`crate::explain`, or the runner of general queries).
+//! This module does not know the steps of a plan (`crate::explain`, or the runner of general queries).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl Session {
         Ok((Arc::new(prepared), None))
     }
 
-    /// Makes the plan without running it. `None` if a definition is out of date.
+    /// Makes the plan without running it. Returns `None` if a definition is out of date.
     fn planned(
         &mut self,
         prepared: &Prepared,
@@ -182,7 +182,7 @@ impl Session {
         Ok(Some(Shown { plan: around(plan, select, step, None, None), planning, ..bound }))
     }
 
-    /// Runs the statement with measurements. `None` if a definition is out of date.
+    /// Runs the statement with measurements. Returns `None` if a definition is out of date.
     fn analyzed(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -229,7 +229,7 @@ impl Session {
         }))
     }
 
-    /// The query of a plan that the runner of general queries runs.
+    /// Returns the query of a plan, if the runner of general queries runs it.
     fn for_runner<'p>(&mut self, plan: &'p Plan) -> Option<&'p Select> {
         match plan {
             Plan::Select(select) if self.is_for_runner(select) => Some(select),
@@ -237,7 +237,7 @@ impl Session {
         }
     }
 
-    /// The steps of a plan for the executor, with their costs if these are shown.
+    /// Returns the steps of a plan for the executor, with their costs if these are shown.
     fn with_costs(&mut self, plan: &Plan, params: &[Datum<'_>], options: &Options) -> Result<Step> {
         if !options.shows_costs() {
             return Ok(short::steps(plan, None, None));
@@ -252,8 +252,8 @@ impl Session {
     }
 }
 
-/// The names of the output columns in the plan: the column of a table or view that an output shows, or else
-/// the output's name.
+/// Returns the names of the output columns in the plan. An output that shows a column of a table or view has
+/// the name of this column. Any other output has its own name.
 fn outputs(columns: &[Column], catalog: &Catalog) -> Vec<String> {
     let shown = |column: &Column| {
         let origin = column.origin?;
@@ -275,7 +275,7 @@ fn around(plan: &Plan, select: &Select, step: Step, meter: Option<&Meter>, count
     }
 }
 
-/// The result column of EXPLAIN.
+/// Returns the result column of EXPLAIN.
 pub(super) fn columns(options: &Options) -> Vec<Column> {
     let type_oid = match options.format {
         Format::Text | Format::Yaml => oid::TEXT,

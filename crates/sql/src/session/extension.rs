@@ -8,8 +8,8 @@ use crate::sink::Severity;
 use crate::system::extensions;
 
 impl Session {
-    /// Every built-in extension exists already: fails with 42710, or adds a notice with IF NOT EXISTS. Any
-    /// other extension is error 0A000.
+    /// Runs CREATE EXTENSION. Every built-in extension exists already, so the function fails with 42710, or
+    /// adds a notice with IF NOT EXISTS. Any other extension is the error 0A000.
     pub(super) fn create_extension(&mut self, name: &str, if_not_exists: bool) -> Result<&'static str> {
         if !extensions::ALL.iter().any(|extension| extension.name == name) {
             let message = format!("extension \"{name}\" is not available");

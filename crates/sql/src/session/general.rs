@@ -33,7 +33,7 @@ const LARGE_ROWS: u64 = 10_000;
 /// The number of paths through a tree from which its rows are estimated.
 const SAMPLED_PATHS: usize = 3;
 
-/// Opens the tables of a query. `None` if a definition is out of date.
+/// Opens the tables of a query. Returns `None` if a definition is out of date.
 fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table>>>> {
     let mode = if select.lock.is_some() { LockMode::RowShare } else { LockMode::AccessShare };
     let mut tables = Vec::new();
@@ -49,14 +49,14 @@ fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table
     Ok(Some(tables))
 }
 
-/// What the query does if another transaction has locked rows of the table that the query must lock.
+/// Returns what the query does if another transaction has locked rows of the table that the query must lock.
 fn wait_at(select: &Select, def: &TableDef) -> LockWait {
     let lock = select.lock.as_ref().filter(|lock| lock.beside.iter().any(|beside| beside.table.id == def.id));
     lock.map_or(LockWait::Wait, |lock| lock.wait)
 }
 
 impl Session {
-    /// The limits of a general query: `work_mem` and `temp_file_limit`.
+    /// Returns the limits of a general query: `work_mem` and `temp_file_limit`.
     fn limits(&self) -> Limits {
         let work_bytes = self.settings.bytes("work_mem").unwrap_or(u64::MAX);
         Limits {
@@ -67,13 +67,13 @@ impl Session {
         }
     }
 
-    /// The session's quota for temporary files, with the current `temp_file_limit`.
+    /// Returns the session's quota for temporary files, with the current `temp_file_limit`.
     fn temporary(&self) -> Arc<TemporaryQuota> {
         self.temporary.set_limit(self.settings.bytes("temp_file_limit").unwrap_or(u64::MAX));
         self.temporary.clone()
     }
 
-    /// An empty store for rows. Its size counts for `temp_file_limit`.
+    /// Returns an empty store for rows. Its size counts for `temp_file_limit`.
     pub(super) fn kept_rows(&self) -> KeptRows {
         KeptRows::new(self.shared.engine(), self.temporary())
     }
@@ -92,9 +92,10 @@ impl Session {
         self.shared.general.clone().ok_or_else(|| SqlError::unsupported(what))
     }
 
-    /// Whether the runner of general queries computes a query faster, although the executor could run it too.
-    /// This holds for aggregates over a whole large table. With a smart device it can also hold for a query
-    /// without aggregates. If `smart_scan` forces the device, even a small table is for the runner.
+    /// Returns whether the runner of general queries gets a query that the executor could run, too, because
+    /// the runner is faster. This holds for aggregates over a whole large table. With a smart device it can
+    /// also hold for a query without aggregates. If `smart_scan` forces the device, the runner gets even a
+    /// query over a small table.
     pub(super) fn is_for_runner(&mut self, select: &Select) -> bool {
         let Source::Table(TableAccess { table, access: Access::Full, .. }) = &select.source else {
             return false;
@@ -117,7 +118,7 @@ impl Session {
         txn.reader().estimate(&table, SAMPLED_PATHS).is_ok_and(|about| about.entries >= LARGE_ROWS)
     }
 
-    /// The plan of a general query for EXPLAIN. `None` if a definition is out of date.
+    /// Returns the plan of a general query for EXPLAIN, or `None` if a definition is out of date.
     pub(super) fn explain_general(
         &mut self,
         select: &Select,
@@ -206,8 +207,8 @@ impl Session {
     }
 
     /// Runs a general query that locks rows. The statement has begun. First the query finds rows, and then
-    /// they are locked one by one. If a row has changed meanwhile, the query runs again and sees what is
-    /// committed then. The rows that it has found are locked already, so the repetitions end.
+    /// they are locked one by one. If a row has changed meanwhile, the query runs again and sees the commits
+    /// up to then. The rows that it has found are locked already, so the repetitions end.
     fn run_general_locking(
         &mut self,
         select: &Select,
@@ -301,22 +302,23 @@ impl Session {
     }
 }
 
-/// Passes the draws of the query from sequences to the transaction. Its commit waits until they are durable.
+/// Tells the transaction which values the query has taken from sequences. The commit of the transaction waits
+/// until these values are durable.
 fn note_drawn(txn: &mut Transaction, world: Option<&SystemContext>) {
     if let Some(world) = world {
         txn.note_drawn(&world.drawer);
     }
 }
 
-/// The number under which the runner may keep the plan of a statement. `None` if the statement must be
-/// planned for each execution.
+/// Returns the number under which the runner may keep the plan of a statement. Returns `None` if the
+/// statement must be planned for each execution.
 fn kept_as(prepared: &Prepared, settings: &Settings) -> Option<u64> {
     let is_custom = settings.is("plan_cache_mode", "force_custom_plan");
     // The rows of system tables are computed when a query is planned, so such a plan cannot be kept.
     (!prepared.reads_world && !is_custom).then_some(prepared.id)
 }
 
-/// The LIMIT and OFFSET that count locked rows.
+/// Returns the LIMIT and OFFSET that count locked rows.
 fn reach(lock: &RowLock, params: &[Datum<'_>], env: &Env<'_>) -> Result<Window> {
     let arena = Bump::new();
     let cx = Cx { params, arena: &arena, env };
@@ -328,7 +330,7 @@ fn reach(lock: &RowLock, params: &[Datum<'_>], env: &Env<'_>) -> Result<Window> 
 
 type Rows = Vec<Box<[Value]>>;
 
-/// Locks the table rows from which the rows of a query were made. `None` if one of them has changed
+/// Locks the table rows from which the rows of a query were made. Returns `None` if one of them has changed
 /// meanwhile. Rows that SKIP LOCKED skips are not returned.
 fn lock_found(txn: &mut Transaction, lock: &RowLock, window: &Window, rows: Rows) -> Result<Option<Rows>> {
     let (mut kept, mut left) = (Rows::new(), window.skip);

@@ -14,7 +14,7 @@ use crate::plan::TableAccess;
 use crate::settings::Settings;
 use crate::statistics::Sampled;
 
-/// The costs of single operations, from the settings of the session.
+/// Returns the costs of single operations, from the settings of the session.
 pub(super) fn rates(settings: &Settings) -> Rates {
     Rates {
         sequential_page: settings.real("seq_page_cost"),
@@ -33,7 +33,7 @@ pub(super) struct Measures<'t> {
 }
 
 impl Measures<'_> {
-    /// Estimates that read in this transaction. Its statement has begun.
+    /// Returns an object that makes estimates in this transaction. The transaction's statement has begun.
     pub(super) fn new(txn: &mut Transaction, around: Around, rates: Rates) -> Measures<'_> {
         Measures { txn: RefCell::new(txn), around, rates }
     }

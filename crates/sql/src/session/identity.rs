@@ -25,9 +25,9 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The role of a log-in. 28000 if the role may not log in. If no password is asked for, a name that is no
-    /// role is let in as the first role. A client that has proved a password must still be the role with this
-    /// password, because the proof takes as long as the client likes.
+    /// Returns the role of a log-in. The error is 28000 if the role may not log in. If the server asks for no
+    /// password, a client whose name is no role gets the first role. If the client has proved a password, the
+    /// role must still have this password, because the client may take any time for the proof.
     pub(super) fn of_login(catalog: &Catalog, name: &str, proved: Option<&Verifier>) -> Result<Identity> {
         if proved.is_some() && verifier(catalog, name).as_ref() != proved {
             let message = format!("password authentication failed for user \"{name}\"");
@@ -46,18 +46,19 @@ impl Identity {
         Ok(Identity { name: name.to_owned(), who: Some(role.id) })
     }
 
-    /// The name of the role that logged in.
+    /// Returns the name of the role that logged in.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The role of the login.
+    /// Returns the role of the login.
     pub(super) fn who(&self) -> Who {
         self.who
     }
 }
 
-/// The current password verifier of a role. `None` if there is no such role, or it has no valid password.
+/// Returns the current password verifier of a role. Returns `None` if there is no such role, or if it has no
+/// valid password.
 pub(super) fn verifier(catalog: &Catalog, name: &str) -> Option<Verifier> {
     let role = catalog.role(name)?;
     let is_valid = role.valid_until_us.is_none_or(|until| clock_us() < until);

@@ -4,7 +4,7 @@
 //! 1. LOCK TABLE takes no snapshot. The transaction's first query takes the snapshot, after the lock was
 //!    granted. So this query sees the changes of the transaction that held the lock before.
 //!
-//! This module knows nothing about rows.
+//! This module does not know rows.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::utility::lock::LockTable;
 
 impl Session {
-    /// Runs LOCK TABLE. `in_text` says that this is one of several statements in a text. These count as a
-    /// block here.
+    /// Runs LOCK TABLE. `in_text` says that this is one of several statements in a text. Such statements
+    /// count as a block here.
     pub(super) fn lock_tables(&mut self, lock: &LockTable, in_text: bool) -> Result<&'static str> {
         if !in_text {
             self.require_block("LOCK TABLE")?;
@@ -77,7 +77,7 @@ impl Session {
     }
 }
 
-/// The rights of which a role needs one to lock a table in this mode, as in PostgreSQL 15.
+/// Returns the rights of which a role needs one to lock a table in this mode, as in PostgreSQL 15.
 fn rights_for(mode: LockMode) -> &'static [Rights] {
     match mode {
         LockMode::AccessShare => &[Rights::SELECT],

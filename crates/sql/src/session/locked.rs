@@ -24,8 +24,8 @@ impl Sink for First {
 }
 
 impl Session {
-    /// Runs the locking subqueries of a statement, and adds their results to the parameters. `None` if one of
-    /// these queries is out of date.
+    /// Runs the locking subqueries of a statement, and adds their results to the parameters. Returns `None`
+    /// if one of these queries is out of date.
     pub(super) fn with_answers(
         &mut self,
         prepared: &Prepared,
@@ -38,7 +38,7 @@ impl Session {
                 Ran::Stale => return Ok(None),
                 Ran::Done(_) => {}
             }
-            // The rows have char(n) values padded with blanks, but parameters have them without blanks.
+            // In the rows, char(n) values are padded with blanks. In parameters they have no blanks.
             let is_char =
                 before.prepared.columns().is_some_and(|c| c.iter().any(|c| c.type_oid == oid::BPCHAR));
             if is_char {

@@ -2,7 +2,7 @@
 //! errors.
 //!
 //! Invariants
-//! 1. Damaged pages, full and failing devices, and internal errors are logged whatever the settings are.
+//! 1. Damaged pages, full and failing devices, and internal errors are logged with all settings.
 //!
 //! This module does not know where the log is (`crate::log`).
 
@@ -16,7 +16,7 @@ use crate::log::{self, Source};
 use crate::parse;
 use crate::settings::Settings;
 
-/// Which statements are written before they run (`log_statement`).
+/// The kinds of statements that are written before they run (`log_statement`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum Kinds {
     #[default]
@@ -53,7 +53,7 @@ impl Logging {
         }
     }
 
-    /// The current time, if the duration of the statement will be needed.
+    /// Returns the current time, if the duration of the statement will be needed.
     fn start(self) -> Option<Instant> {
         self.slow.filter(|_| log::is_kept()).map(|_| Instant::now())
     }
@@ -90,7 +90,7 @@ impl Session {
     }
 }
 
-/// The log text of an error: the parts that the client gets, and the statement.
+/// Returns the log text of an error: the parts that the client gets, and the statement.
 fn told(error: &SqlError, sql: &str) -> String {
     let mut text = format!("{}: {}", error.sqlstate.as_str(), error.message);
     for (name, more) in [("DETAIL", &error.detail), ("HINT", &error.hint)] {
@@ -101,13 +101,13 @@ fn told(error: &SqlError, sql: &str) -> String {
     text + "\nSTATEMENT:  " + sql
 }
 
-/// Whether an error says that something is wrong with the server or its devices.
+/// Returns whether an error says that something is wrong with the server or its devices.
 fn is_grave(error: &SqlError) -> bool {
     [SqlState::DISK_FULL, SqlState::IO_ERROR, SqlState("XX001")].contains(&error.sqlstate)
 }
 
-/// Whether a statement of the text is of the chosen kinds. A text that cannot be parsed matches only the kind
-/// "all".
+/// Returns whether a statement of the text is of the chosen kinds. A text that cannot be parsed matches only
+/// the kind "all".
 fn is_of(sql: &str, chosen: Kinds) -> bool {
     chosen == Kinds::All || parse::postgres::any(sql, &|statement| kind(statement) <= chosen).unwrap_or(false)
 }

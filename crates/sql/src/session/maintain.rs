@@ -59,8 +59,8 @@ impl Session {
         Ok(tag)
     }
 
-    /// Finds the table of this name. `None` for a relation without rows to count. Then there is a warning if
-    /// PostgreSQL has one.
+    /// Finds the table of this name. Returns `None` for a relation without rows to count. Then there is a
+    /// warning if PostgreSQL has one.
     fn maintained(
         &mut self,
         name: &ast::ObjectName,

@@ -18,7 +18,7 @@
 //! 3. A statement's tag is sent only after the engine has acknowledged the commit. In the extended protocol
 //!    the commit is made by `sync`.
 //!
-//! This module knows nothing about sockets and message formats.
+//! This module does not know sockets or message formats.
 
 mod authorize;
 mod block;
@@ -100,7 +100,7 @@ const TIMED_OUT: &str = "canceling statement due to statement timeout";
 /// The plans that the sessions of a database share.
 type SharedPlans = Arc<RwLock<PlanCache>>;
 
-/// A server's databases as SQL sees them: the engine and what sessions share.
+/// A server's databases as SQL sees them: the engine, and the data that sessions share.
 pub struct SqlDatabase {
     engine: Arc<Database>,
     plans: Mutex<FxHashMap<ObjectId, SharedPlans>>,
@@ -134,30 +134,30 @@ impl SqlDatabase {
         }
     }
 
-    /// The same, with an executor of general queries. Without one, general queries are refused (0A000).
+    /// Adds a runner of general queries. Without one, general queries are refused (0A000).
     pub fn with_general(self, general: Arc<dyn General>) -> SqlDatabase {
         SqlDatabase { general: Some(general), ..self }
     }
 
-    /// The same, with a limit on the temporary files of each session. A superuser can change the limit with
+    /// Adds a limit on the temporary files of each session. A superuser can change the limit with
     /// `temp_file_limit`.
     pub fn with_temporary_limit(self, limit: Arc<TemporaryLimit>) -> SqlDatabase {
         SqlDatabase { temporary_limit: limit, ..self }
     }
 
-    /// The same, with settings of the process for ALTER SYSTEM. Without them it is refused (0A000).
+    /// Adds the settings of the process for ALTER SYSTEM. Without them, ALTER SYSTEM is refused (0A000).
     pub fn with_system(self, system: Arc<dyn SystemSettings>) -> SqlDatabase {
         SqlDatabase { process: ProcessSettings::of(system), ..self }
     }
 
-    /// The same, but the runner of general queries gets every query that it can run. For tests that compare
-    /// the two executors.
+    /// Adds a runner of general queries that gets every query that it can run. Tests use this to compare the
+    /// runner with the executor.
     pub fn with_forced_general(self, general: Arc<dyn General>) -> SqlDatabase {
         SqlDatabase { forced_general: true, ..self.with_general(general) }
     }
 
-    /// The verifier for a role's password. If the role does not exist, or has no password, or its password
-    /// has expired, the verifier accepts no password. So a client cannot find out which roles exist.
+    /// Returns the verifier for a role's password. If the role does not exist, or has no password, or its
+    /// password has expired, the verifier accepts no password. So a client cannot find out which roles exist.
     pub fn verifier(&self, user: &str) -> Verifier {
         let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
         identity::verifier(&catalog, user).unwrap_or_else(|| {
@@ -184,20 +184,20 @@ impl SqlDatabase {
         Ok(txn.commit()?)
     }
 
-    /// The name of the first role.
+    /// Returns the name of the first role.
     pub fn first_role(&self) -> String {
         let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
         catalog.role_by_id(BOOTSTRAP_ROLE).map_or_else(|| BOOTSTRAP_NAME.to_owned(), |role| role.name.clone())
     }
 
-    /// Whether any role can prove a password and log in.
+    /// Returns whether any role can prove a password and log in.
     pub fn has_login(&self) -> bool {
         let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
         let mut roles = catalog.roles().filter(|role| role.may_log_in);
         roles.any(|role| identity::verifier(&catalog, &role.name).is_some())
     }
 
-    /// The shared plans of a database.
+    /// Returns the shared plans of a database.
     fn plans_of(&self, database: ObjectId) -> SharedPlans {
         let mut plans = self.plans.lock();
         let new = || Arc::new(RwLock::new(PlanCache::new(SHARED_PLANS)));
@@ -209,12 +209,12 @@ impl SqlDatabase {
         self.plans.lock().remove(&database);
     }
 
-    /// The state of all sessions, and the results of ANALYZE.
+    /// Returns the state of all sessions, and the results of ANALYZE.
     pub(crate) fn watched(&self) -> &Arc<Watched> {
         &self.watched
     }
 
-    /// The storage engine.
+    /// Returns the storage engine.
     pub fn engine(&self) -> &Arc<Database> {
         &self.engine
     }
@@ -226,7 +226,7 @@ impl SqlDatabase {
 pub struct TemporaryLimit(AtomicU64);
 
 impl TemporaryLimit {
-    /// A limit in bytes. `None` means no limit.
+    /// Returns a limit in bytes. `None` means no limit.
     pub fn new(bytes: Option<u64>) -> TemporaryLimit {
         TemporaryLimit(AtomicU64::new(bytes.unwrap_or(u64::MAX)))
     }
@@ -236,7 +236,7 @@ impl TemporaryLimit {
         self.0.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The current limit.
+    /// Returns the current limit.
     pub fn get(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|bytes| *bytes != u64::MAX)
     }
@@ -266,7 +266,7 @@ pub struct SessionParams {
 }
 
 impl Default for SessionParams {
-    /// A session without a role name, in the database that every server has.
+    /// Returns the parameters of a session without a role name, in the database that every server has.
     fn default() -> Self {
         SessionParams {
             user: String::new(),
@@ -289,7 +289,7 @@ impl CancelToken {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there was a cancel request that the session has not handled yet.
+    /// Returns whether there was a cancel request that the session has not handled yet.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -324,7 +324,7 @@ struct Defaults {
     level: Level,
     read_only: bool,
     deferrable: bool,
-    /// The moment that new transactions read. `None` for the present.
+    /// The moment that new transactions read, or `None` for the present.
     as_of: Option<AsOf>,
     lock_timeout: Option<Duration>,
     statement_timeout: Option<Duration>,
@@ -368,7 +368,7 @@ pub struct Session {
     /// Whether the transaction has changed the catalog. Then its plans are not shared.
     defines: bool,
     settings: Settings,
-    /// Which of the session's statements are written to the server's log.
+    /// The kinds of the session's statements that are written to the server's log.
     logging: log::Logging,
     /// Settings without effect for which the client has already got a notice.
     told_without_effect: BTreeSet<&'static str>,
@@ -398,8 +398,8 @@ pub struct Session {
     analysis: Option<Box<explain::Analysis>>,
 }
 
-/// The settings of a new session: first the facts about it, then the settings of its database, then those of
-/// its start-up packet.
+/// Returns the settings of a new session. First come the facts about it, then the settings of its database,
+/// then those of its start-up packet.
 fn first_settings(
     shared: &SqlDatabase,
     database: &DatabaseDef,
@@ -444,9 +444,9 @@ fn first_settings(
 }
 
 impl Session {
-    /// Starts a session. Errors: the role may not log in (28000) or has changed since it was authenticated
-    /// (28P01); a start-up setting is wrong (42704, 22023, 0A000). `database::enter` decides who may use a
-    /// database.
+    /// Starts a session. The error is 28000 if the role may not log in, and 28P01 if it has changed since it
+    /// was authenticated. For a wrong start-up setting the error is 42704, 22023 or 0A000. `database::enter`
+    /// decides who may use a database.
     pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
         let identity = Identity::of_login(&catalog, &params.user, params.proved.as_ref())?;
@@ -529,9 +529,9 @@ impl Session {
         prepared
     }
 
-    /// Runs the text of a simple Query: statements split at `;`, in one implicit transaction where none is
-    /// open. After an error the transaction state is already the right one. The caller sends ErrorResponse
-    /// and ReadyForQuery.
+    /// Runs the text of a simple Query. Its statements are split at `;`, and run in one implicit transaction
+    /// if no block is open. After an error the transaction state is already the right one. The caller sends
+    /// ErrorResponse and ReadyForQuery.
     pub fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
         self.seat.begin(sql);
         self.portals.end_running();
@@ -548,9 +548,9 @@ impl Session {
         result
     }
 
-    /// Runs a bound statement (the extended protocol's Execute). `params` have the types of
-    /// `param_column_type` (or are NULL). `max_rows` 0 means all. On an error the session is already in its
-    /// failed state until `sync`.
+    /// Runs a bound statement (the extended protocol's Execute). `params` have the types that
+    /// `param_column_type` returns, or are NULL. `max_rows` 0 means all. On an error the session is already
+    /// in its failed state until `sync`.
     pub fn execute(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -578,7 +578,8 @@ impl Session {
         result
     }
 
-    /// The extended protocol's Sync: ends an implicit transaction. An error here is an error of the commit.
+    /// Does the work of the extended protocol's Sync: ends an implicit transaction. An error here is an error
+    /// of the commit.
     pub fn sync(&mut self) -> Result<()> {
         let committed = match self.block {
             Block::Implicit => self.caught("(commit at Sync)", Session::commit),
@@ -599,7 +600,7 @@ impl Session {
         }
         self.seat.rest(match self.block {
             Block::Idle => State::Idle,
-            // Until Sync the session stays in the state that it got when its statement began: active.
+            // Until Sync the session stays active, which is the state that it got when its statement began.
             Block::Implicit => return,
             Block::Open => State::InBlock,
             Block::Failed => State::Failed,
@@ -607,12 +608,12 @@ impl Session {
     }
 
     /// Reports an error of the connection itself (such as a bad Bind) to the session. An open block becomes
-    /// failed; an implicit transaction is rolled back.
+    /// failed. An implicit transaction is rolled back.
     pub fn fail(&mut self) {
         self.after_error();
     }
 
-    /// ReadyForQuery's byte: `I` idle, `T` in a block, `E` in a failed block.
+    /// Returns the byte of ReadyForQuery: `I` idle, `T` in a block, `E` in a failed block.
     pub fn transaction_status(&self) -> u8 {
         match self.block {
             Block::Idle | Block::Implicit => b'I',
@@ -621,18 +622,18 @@ impl Session {
         }
     }
 
-    /// The current value of a setting (as SHOW prints it).
+    /// Returns the current value of a setting, as SHOW prints it.
     pub fn setting(&self, name: &str) -> Option<String> {
         self.settings.get(name).ok()
     }
 
-    /// Whether `take_reports` or `take_notices` has something to return.
+    /// Returns whether `take_reports` or `take_notices` has something to return.
     pub fn has_news(&self) -> bool {
         self.settings_changed || !self.notices.is_empty()
     }
 
-    /// Settings to report to the client by ParameterStatus: all of them at first, then those changed since
-    /// the last call.
+    /// Returns the settings to report to the client by ParameterStatus. The first call returns all of them,
+    /// later calls those that have changed since the last call.
     pub fn take_reports(&mut self) -> Vec<(&'static str, String)> {
         if !std::mem::take(&mut self.settings_changed) {
             return Vec::new();
@@ -640,7 +641,7 @@ impl Session {
         self.settings.reports()
     }
 
-    /// Warnings from calls that had no sink (`prepare`, `sync`).
+    /// Returns warnings from calls that had no sink (`prepare`, `sync`).
     pub fn take_notices(&mut self) -> Vec<(Severity, SqlError)> {
         std::mem::take(&mut self.notices)
     }
@@ -650,52 +651,53 @@ impl Session {
         self.settings.set_fact(name, value);
     }
 
-    /// How long the client may be silent in the current state, and whether the state is an open transaction.
+    /// Returns the time for which the client may be silent in the current state, and whether the state is an
+    /// open transaction.
     pub fn silence_limit(&self) -> Option<(Duration, bool)> {
         let in_block = self.in_block();
         let limit = if in_block { self.defaults.silence_in_block } else { self.defaults.silence };
         limit.map(|limit| (limit, in_block))
     }
 
-    /// The keepalive settings for the client's socket.
+    /// Returns the keepalive settings for the client's socket.
     pub fn probing(&self) -> Probing {
         self.defaults.probing
     }
 
-    /// A handle by which another thread cancels the running statement.
+    /// Returns a handle by which another thread cancels the running statement.
     pub fn cancel_token(&self) -> CancelToken {
         CancelToken(self.facts.cancel.clone())
     }
 
-    /// Lets `pg_terminate_backend` end this session: called once, in another session's thread.
+    /// Sets the function by which `pg_terminate_backend` ends this session. It is called once, in another
+    /// session's thread.
     pub fn set_ender(&self, ender: Ender) {
         self.seat.set_ender(ender);
     }
 
-    /// The session's time zone and styles of dates and intervals, for text results.
+    /// Returns the session's time zone and styles of dates and intervals, for text results.
     pub fn forms(&self) -> &TimeForms {
         &self.facts.forms
     }
 
-    /// The settings for reading text parameters.
+    /// Returns the settings for reading text parameters.
     pub fn reading(&self) -> Reading<'_> {
         self.facts.reading()
     }
 
-    /// The client's encoding.
+    /// Returns the client's encoding.
     pub fn client_encoding(&self) -> Encoding {
         self.facts.encoding
     }
 
-    /// Called when a statement begins. Drops an old cancel request, and starts the clock of
-    /// `statement_timeout`.
+    /// Drops an old cancel request, and starts the clock of `statement_timeout`, when a statement begins.
     fn arm(&mut self) {
         self.seat.forget_cancel();
         self.start_watchdog();
     }
 
-    /// Called when the next statement of a message begins. Restarts the clock with the current
-    /// `statement_timeout`. A cancel request is kept, because it is for the whole message.
+    /// Restarts the clock with the current `statement_timeout`, when the next statement of a message begins.
+    /// A cancel request is kept, because it is for the whole message.
     fn arm_next(&mut self) -> Result<()> {
         // The time of the previous statement may have ended at the same moment as the statement.
         if self.watchdog.as_ref().is_some_and(Watchdog::stop) {
@@ -712,8 +714,8 @@ impl Session {
         }
     }
 
-    /// Called when a statement has ended. Gives the error after a time-out another message than the one after
-    /// a cancel request.
+    /// Stops the clock when a statement has ended. After a time-out, the error gets another message than
+    /// after a cancel request.
     fn disarm<T>(&mut self, result: Result<T>) -> Result<T> {
         let result = result.and_then(|done| self.still_sound().map(|()| done));
         let result = result.map_err(|error| self.of_damaged_page(error));

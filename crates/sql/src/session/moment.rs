@@ -11,8 +11,8 @@ use crate::moment;
 use crate::prepared::{MomentOf, Prepared};
 
 impl Session {
-    /// Called before a plan runs. Its transaction reads the present, or the moment of AS OF or of the
-    /// setting.
+    /// Chooses what the transaction of a plan reads, before the plan runs: the present, or the moment of AS
+    /// OF or of the setting.
     #[inline]
     pub(super) fn choose_moment(&mut self, prepared: &Prepared, params: &[Datum<'_>]) -> Result<()> {
         if prepared.as_of.is_some() || self.defaults.as_of.is_some() {
@@ -23,7 +23,8 @@ impl Session {
     }
 
     /// Makes the transaction that is about to run its first statement read an earlier moment: the moment of
-    /// the statement's AS OF with these parameters, or else of the setting. It is read-only from then on.
+    /// the statement's AS OF with these parameters, or else of the setting. The transaction is read-only from
+    /// then on.
     pub(super) fn go_back(&mut self, of_statement: Option<(&MomentOf, &[Datum<'_>])>) -> Result<()> {
         let in_block = self.in_block();
         let has_begun = self.begin_engine().has_begun();

@@ -16,7 +16,7 @@ use crate::eval::func::clock_us;
 use crate::prepared::Prepared;
 use crate::system::{HeldObjects, ShownStatement, ShownStatements};
 
-/// The named statements of a session. They are in an `Arc`: a statement that reads them
+/// The named statements of a session. They are in an `Arc`, so a statement that reads them
 /// (`pg_prepared_statements`) keeps their state from its start.
 pub(super) type Statements = Arc<NamedStatements>;
 
@@ -47,12 +47,12 @@ pub(super) struct NamedStatement {
     message: Option<Box<str>>,
     /// The time of its preparation, in microseconds since 2000-01-01 UTC.
     at_us: i64,
-    /// How often the statement was bound.
+    /// The number of times that the statement was bound.
     uses: AtomicU64,
 }
 
 impl NamedStatement {
-    /// How often the statement was bound.
+    /// Returns the number of times that the statement was bound.
     fn uses(&self) -> u64 {
         self.uses.load(Ordering::Relaxed)
     }
@@ -64,7 +64,7 @@ impl Session {
         self.keep_statement(name, prepared, None)
     }
 
-    /// Like `name_statement`. `message` is the client's message with PREPARE.
+    /// Does the same as `name_statement`. `message` is the client's message with PREPARE.
     pub(super) fn keep_statement(
         &mut self,
         name: &str,
@@ -99,7 +99,7 @@ impl Session {
         Ok(Arc::clone(&self.named(name)?.prepared))
     }
 
-    /// Like `statement`, for Bind and EXECUTE. Counts the use for `pg_prepared_statements`.
+    /// Does the same as `statement` for Bind and EXECUTE. Counts the use for `pg_prepared_statements`.
     pub fn statement_to_run(&self, name: &str) -> Result<Arc<Prepared>> {
         let named = self.named(name)?;
         named.uses.fetch_add(1, Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// The statements, cursors and portals that the session has now.
+    /// Returns the statements, cursors and portals that the session has now.
     pub(super) fn held(&self) -> HeldObjects {
         let cursors = self.shown_cursors().chain(self.portals.shown()).collect();
         HeldObjects { statements: Arc::clone(&self.statements) as Arc<dyn ShownStatements>, cursors }

@@ -4,7 +4,7 @@
 //! 1. The owner of a table also owns its indexes, and the sequences of its columns.
 //! 2. Grants to the old owner, and grants by the old owner, pass to the new owner.
 //!
-//! This module knows nothing about the syntax of the commands (`utility::owner`).
+//! This module does not know the syntax of the commands (`utility::owner`).
 
 use varve_engine::{BOOTSTRAP_ROLE, Catalog, Grant, Named, ObjectId, Rights, TableId};
 
@@ -16,7 +16,7 @@ use crate::sink::Severity;
 use crate::utility::owner::{Owned, OwnerChange, Word};
 use crate::utility::role::RoleName;
 
-/// The command's name in messages.
+/// Returns the command's name in messages.
 fn name_of(change: &OwnerChange) -> &'static str {
     match change {
         OwnerChange::Of(Owned::Relation { word, .. }, _) => word.tag(),
@@ -204,7 +204,8 @@ impl Word {
     }
 }
 
-/// The object of a name, and the object whose owner counts. For an index this is its table.
+/// Returns the object of a name, and the object whose owner counts. For an index, the second one is its
+/// table.
 fn objects(named: Named, name: &str) -> (Object, Object) {
     let of_table =
         |table: TableId, kind| (Object::new(table, kind, name), Object::new(table, Kind::Table, name));
@@ -240,8 +241,8 @@ fn check_may_create(catalog: &Catalog, role: ObjectId, schema: &str) -> Result<(
     }
 }
 
-/// The grants after a change of the owner. Grants to the old owner, and by the old owner, pass to the new
-/// one.
+/// Returns the grants after a change of the owner. Grants to the old owner, and by the old owner, pass to the
+/// new one.
 fn handed_over(grants: Vec<Grant>, from: ObjectId, to: ObjectId) -> Vec<Grant> {
     let mut after = Vec::with_capacity(grants.len());
     for old in grants {

@@ -1,4 +1,4 @@
-//! Panics in statements: the statement fails, the session continues.
+//! Handles panics in statements. The statement fails, and the session continues.
 //!
 //! This module does not know how a panic is caught and logged (`crate::panics`).
 

@@ -59,7 +59,7 @@ impl Session {
         catalog
     }
 
-    /// The command with a schema before each name.
+    /// Returns the command with a schema before each name.
     pub(super) fn with_schemas<'s>(&mut self, command: &'s Utility) -> Result<Cow<'s, Utility>> {
         match command {
             Utility::Maintain(_) | Utility::Lock(_) | Utility::Copy(_) | Utility::Role(_) => {

@@ -1,10 +1,10 @@
-//! Makes a `Prepared` of a text: looks it up in the caches, or parses and binds it.
+//! Makes a `Prepared` of a text. The text is looked up in the caches, or else parsed and bound.
 //!
 //! Invariants
 //! 1. If the transaction has changed the catalog, its new plans are not put into the shared cache.
 //! 2. A text that parses or binds with errors is never cached.
 //!
-//! This module knows nothing about execution.
+//! This module does not know how plans are executed.
 
 use std::sync::Arc;
 
@@ -28,10 +28,11 @@ use crate::ty::{Ty, Typed};
 use crate::utility::Utility;
 use crate::utility::explain::shifted;
 
-/// The result of binding a statement: types of parameters, columns, the plan, and what the plan depends on.
+/// The result of binding a statement: types of parameters, columns, the plan, and the things that the plan
+/// depends on.
 type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body, Reads);
 
-/// What a plan depends on in addition to the tables that it opens.
+/// The things that a plan depends on, in addition to the tables that it opens.
 pub(super) struct Reads {
     /// Whether the plan reads the catalog when it runs.
     pub(super) world: bool,
@@ -64,8 +65,8 @@ impl Session {
         self.build_cached(hash, sql, types)
     }
 
-    /// Prepares a statement for the simple protocol. An entry of a cache may be out of date, which is found
-    /// out when its tables are opened.
+    /// Prepares a statement for the simple protocol. An entry of a cache may be out of date. This is found
+    /// when its tables are opened.
     pub(super) fn prepare_any(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         let hash = self.hash(sql, types);
         if let Some(found) = self.plans.find(hash, sql, types, self.facts.path.number()) {
@@ -84,7 +85,7 @@ impl Session {
         self.build_cached(hash, sql, types)
     }
 
-    /// The hash of a statement and of the current search path.
+    /// Returns the hash of a statement and of the current search path.
     fn hash(&mut self, sql: &str, types: &[Oid]) -> u64 {
         if self.path.entries.is_none() {
             self.find_path();
@@ -129,7 +130,7 @@ impl Session {
         }
     }
 
-    /// The catalog of the transaction. Begins the transaction if there is none.
+    /// Returns the catalog of the transaction. Begins the transaction if there is none.
     pub(super) fn current_catalog(&mut self) -> Arc<Catalog> {
         if let Some(catalog) = &self.catalog {
             return catalog.clone();
@@ -248,7 +249,7 @@ impl Session {
     }
 }
 
-/// Whether this is a command that clients repeat often, so that it is kept in the cache.
+/// Returns whether this is a command that clients repeat often, so that it is kept in the cache.
 fn is_short_command(body: &Body) -> bool {
     use Utility::{Begin, Checkpoint, Commit, Release, Rollback, RollbackTo, Savepoint, Set, Show};
     matches!(
@@ -272,7 +273,7 @@ fn ends_failure(parsed: &Parsed) -> bool {
     matches!(parsed, Parsed::Utility(Commit { .. } | Rollback { .. } | RollbackTo(_)) | Parsed::Empty)
 }
 
-/// Error 25P02: the transaction block has failed.
+/// Returns the error 25P02: the transaction block has failed.
 pub(super) fn in_failed_transaction() -> SqlError {
     let message = "current transaction is aborted, commands ignored until end of transaction block";
     SqlError::new(SqlState::IN_FAILED_TRANSACTION, message)
@@ -302,8 +303,8 @@ fn bind(
         Statement::Delete(d) => change(&mut b, d.with.as_ref(), |b| b.delete(d))?,
     };
     let as_of = as_of.map(|as_of| moment_of(&mut b, as_of)).transpose()?;
-    // While a statement reads rows, it draws from sequences outside of its transaction, for which it needs
-    // the system context. An INSERT of VALUES reads no rows, so it draws within the transaction.
+    // While a statement reads rows, it takes values from sequences outside of its transaction, for which it
+    // needs the system context. An INSERT of VALUES reads no rows, so it takes them within the transaction.
     let beside = b.calls_sequences && (!matches!(plan, Plan::Insert(_)) || plan.general().is_some());
     let (needs, locked) = (b.take_needs(), b.take_locked());
     let (world, of_version) = (b.reads_world || beside, b.is_of_version());

@@ -1,7 +1,7 @@
 //! ROLLBACK TO a savepoint ends the portals and cursors that were made after it. `pg_cursors` shows the
 //! portals.
 //!
-//! This module knows nothing about rows (`crate::prepared`).
+//! This module does not know rows (`crate::prepared`).
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::sink::Column;
 use crate::system::HeldCursor;
 use crate::utility::Utility;
 
-/// The portals of a session, as far as savepoints and `pg_cursors` need them.
+/// The portals of a session that savepoints and `pg_cursors` need.
 #[derive(Debug, Default)]
 pub(super) struct Portals {
     /// The portals that were made after a savepoint. They may end before their transaction.
@@ -29,8 +29,8 @@ impl Portals {
         self.lives.is_empty()
     }
 
-    /// Called when a savepoint is released. Portals that were made after it now end with the savepoint or
-    /// transaction around it.
+    /// Moves the portals that were made after a savepoint to the savepoint or transaction around it, because
+    /// the savepoint is released.
     pub(super) fn adopt(&mut self, savepoint: usize) {
         for life in self.lives.iter().filter_map(Weak::upgrade).filter(|life| life.is_open()) {
             life.adopt(savepoint);
@@ -46,17 +46,17 @@ impl Portals {
 }
 
 impl Portals {
-    /// The portals as `pg_cursors` shows them.
+    /// Returns the portals as `pg_cursors` shows them.
     pub(super) fn shown(&self) -> impl Iterator<Item = Arc<HeldCursor>> {
         self.named.iter().filter_map(Weak::upgrade).chain(self.running.clone())
     }
 
-    /// Called when the statement that begins to run is not a portal.
+    /// Records that the statement that begins to run is not a portal.
     pub(super) fn end_running(&mut self) {
         self.running = None;
     }
 
-    /// Called when a portal begins to run its statement.
+    /// Records that a portal begins to run its statement.
     pub(super) fn begin(&mut self, portal: &Portal, prepared: &Prepared) {
         self.running = (prepared.reads_world && portal.shown.is_none()).then(|| shown("", prepared));
     }
@@ -93,8 +93,8 @@ impl Session {
         portal
     }
 
-    /// The result columns of a portal for FETCH and EXECUTE. They are known only when the portal is made,
-    /// because they depend on the object that has the name then.
+    /// Returns the result columns of a portal for FETCH and EXECUTE. They are known only when the portal is
+    /// made, because they depend on the object that has the name then.
     pub fn portal_columns(&self, prepared: &Prepared) -> Option<Option<Vec<Column>>> {
         match &prepared.body {
             Body::Utility(Utility::Fetch { name, moves: false, .. }) => {

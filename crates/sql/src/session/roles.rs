@@ -102,7 +102,7 @@ impl Session {
         self.txn.as_mut().ok_or_else(|| SqlError::internal("no transaction"))
     }
 
-    /// Whether the session's role may create and change roles that are not superusers.
+    /// Returns whether the session's role may create and change roles that are not superusers.
     fn makes_roles(&self, catalog: &Catalog, holder: &Holder) -> bool {
         let own = self.facts.who.and_then(|id| catalog.role_by_id(id));
         holder.is_superuser() || own.is_some_and(|role| role.makes_roles)
@@ -143,7 +143,8 @@ impl Session {
         Ok("CREATE ROLE")
     }
 
-    /// Checks IN ROLE. It makes the new role a member, so it needs the same rights as GRANT.
+    /// Checks the rights for IN ROLE, which makes the new role a member. So it needs the same rights as
+    /// GRANT.
     fn check_groups(&mut self, catalog: &Catalog, holder: &Holder, options: &[RoleOption]) -> Result<()> {
         for option in options {
             let RoleOption::MemberOf(groups) = option else { continue };
@@ -308,8 +309,8 @@ impl Session {
         Ok(())
     }
 
-    /// The verifier that is stored for a password. If the password is a verifier already, as in the output of
-    /// pg_dumpall, it is stored unchanged.
+    /// Returns the verifier that is stored for a password. If the password is a verifier already, as in the
+    /// output of pg_dumpall, it is stored unchanged.
     fn verifier(&mut self, password: Option<&str>) -> Result<Option<Secret>> {
         let Some(password) = password else { return Ok(None) };
         if password.is_empty() {
@@ -330,7 +331,7 @@ impl Session {
         Ok(Some(Verifier::of_password(password)?.to_text().into()))
     }
 
-    /// The time of VALID UNTIL in microseconds. `None` for infinity.
+    /// Returns the time of VALID UNTIL in microseconds, or `None` for infinity.
     fn valid_until(&self, text: &str) -> Result<Option<i64>> {
         if text.trim().eq_ignore_ascii_case("infinity") {
             return Ok(None);
@@ -477,7 +478,7 @@ impl Session {
         Ok(if command.grants { "GRANT" } else { "REVOKE" })
     }
 
-    /// The rights on an object after the command.
+    /// Returns the rights on an object after the command.
     fn changed_grants(
         &mut self,
         catalog: &Catalog,
@@ -534,7 +535,7 @@ impl Session {
 /// The detail of the error for role names that begin with "pg_".
 const STARTS_WITH_PG: &str = "Role names starting with \"pg_\" are reserved.";
 
-/// Error 42939: the role name is reserved.
+/// Returns the error 42939: the role name is reserved.
 fn reserved(name: &str, detail: &str) -> SqlError {
     let message = format!("role name \"{name}\" is reserved");
     SqlError::new(SqlState::RESERVED_NAME, message).with_detail(detail)
@@ -544,7 +545,7 @@ fn check_not_reserved(name: &str) -> Result<()> {
     if name.starts_with("pg_") { Err(reserved(name, STARTS_WITH_PG)) } else { Ok(()) }
 }
 
-/// The word for roles with an option that only a superuser may give. `None` for other options.
+/// Returns the word for roles with an option that only a superuser may give, or `None` for other options.
 fn superusers_only(option: &RoleOption) -> Option<&'static str> {
     match option {
         RoleOption::Superuser(true) => Some("superusers"),
@@ -592,19 +593,19 @@ fn check_columns(catalog: &Catalog, holder: &Holder, object: &Object, wanted: Ri
     if !is_asked || holder.may_any(catalog, object, &each(of_columns)) {
         return Ok(());
     }
-    // As in PostgreSQL, the message names the first column: of a table a system column, of a view its own
-    // first column, because views have no system columns.
+    // As in PostgreSQL, the message names the first column. For a table this is a system column. For a view
+    // it is the first column of its own, because views have no system columns.
     let first = catalog.view_by_id(object.id).and_then(|view| Some(view.columns.first()?.name.clone()));
     let first = first.unwrap_or_else(|| "tableoid".to_owned());
     Err(denied(format!("permission denied for column \"{first}\" of relation \"{}\"", object.name)))
 }
 
-/// The rights of a set, one by one.
+/// Returns the rights of a set, one by one.
 fn each(rights: Rights) -> Vec<Rights> {
     (0..16).map(|bit| Rights(1 << bit)).filter(|right| rights.has(*right)).collect()
 }
 
-/// The objects that a command names.
+/// Returns the objects that a command names.
 fn objects(catalog: &Catalog, holder: &Holder, named: &Objects) -> Result<Vec<Object>> {
     match named {
         Objects::Tables(names) => names.iter().map(|n| grantable(catalog, holder, n)).collect(),
@@ -673,7 +674,8 @@ fn dependents(catalog: &Catalog, role: ObjectId, gone: &dyn Fn(ObjectId) -> bool
     lines
 }
 
-/// The numbers of objects in other databases that a role owns or has rights on, as in PostgreSQL's messages.
+/// Returns the numbers of objects in other databases that a role owns or has rights on, as in PostgreSQL's
+/// messages.
 fn dependents_elsewhere(catalog: &Catalog, role: ObjectId) -> Vec<String> {
     let mut counts: BTreeMap<ObjectId, usize> = BTreeMap::new();
     let is_its = |about: &About| {

@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. A plan whose table definition is out of date is made again before the sink gets any output.
-//! 2. In a text of several statements, the syntax of all is checked before the first one runs.
+//! 2. In a text of several statements, the syntax of all of them is checked before the first one runs.
 //!
-//! This module knows nothing about the rules of transaction blocks (`block`).
+//! This module does not know the rules of transaction blocks (`block`).
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +36,7 @@ use crate::time::{DateStyle, IntervalStyle, TimeForms};
 use crate::ty::Ty;
 use crate::utility::Utility;
 
-/// The newest plan of a prepared statement.
+/// Returns the newest plan of a prepared statement.
 fn newest_of(prepared: &Arc<Prepared>) -> &Arc<Prepared> {
     let mut newest = prepared;
     while let Some(next) = newest.successor.get() {
@@ -45,9 +45,9 @@ fn newest_of(prepared: &Arc<Prepared>) -> &Arc<Prepared> {
     newest
 }
 
-/// How a run ended.
+/// The result of a run.
 pub(super) enum Ran {
-    /// The statement has run. Its command tag.
+    /// The statement has run, with this command tag.
     Done(CommandTag),
     /// The plan is out of date. Nothing was done.
     Stale,
@@ -111,7 +111,8 @@ impl Session {
             .map_err(|e| SqlError { position: e.position.map(|p| p + shift), ..e })
     }
 
-    /// Runs a statement whose literals were replaced by parameters. `None` if it cannot run in this form.
+    /// Runs a statement whose literals were replaced by parameters. Returns `None` if it cannot run in this
+    /// form.
     fn run_lifted(&mut self, lifted: &Lifted<'_>, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
         let Ok(mut prepared) = self.prepare_any(&lifted.text, &lifted.types) else { return Ok(None) };
         if prepared.has_interval_fields {
@@ -191,8 +192,8 @@ impl Session {
             );
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
-        // A failed transaction gets no rows: no new ones, no stored ones, and not the message that there are
-        // no more.
+        // A failed transaction gets neither new rows nor stored rows. It does not get the message either that
+        // there are no more rows.
         if self.is_failed() && (portal.finished || portal.pending.is_some()) {
             return Err(in_failed_transaction());
         }
@@ -235,7 +236,8 @@ impl Session {
         }
     }
 
-    /// The plan of a prepared statement for the current catalog. Plans again if there is none.
+    /// Returns the plan of a prepared statement for the current catalog. If there is none, plans the
+    /// statement again.
     pub(super) fn newest(&mut self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>> {
         let newest = newest_of(&prepared).clone();
         let is_of_path = newest.path == self.facts.path.number();
@@ -259,7 +261,7 @@ impl Session {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         if !self.defines && chains && again.path == 0 {
-            // Another session may have linked a plan first. That plan is just as good.
+            // Another session may have linked a plan first. That plan is equally good.
             let _ = old.successor.set(again.clone());
         }
         Ok(again)
@@ -275,8 +277,8 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
-        // These statements bind defaults and conditions of tables only when they run, and these may read the
-        // catalog.
+        // These statements bind defaults and conditions of tables only when they run, and such expressions
+        // may read the catalog.
         let may_read_world = matches!(
             &prepared.body,
             Body::Definition(_)
@@ -299,7 +301,7 @@ impl Session {
         }
     }
 
-    /// Does what functions of the statement have requested.
+    /// Does the work that functions of the statement have requested.
     fn do_asked(&mut self, world: &SystemContext) -> Result<()> {
         let asked = std::mem::take(&mut *world.asked.lock());
         asked.warnings.iter().for_each(|warning| self.warn(SqlState::WARNING, warning));
@@ -309,7 +311,7 @@ impl Session {
         })
     }
 
-    /// The state from which catalog functions and system tables are computed.
+    /// Returns the state from which catalog functions and system tables are computed.
     pub(super) fn world(&mut self) -> SystemContext {
         let catalog = self.current_catalog();
         self.follow_catalog(&catalog);
@@ -390,7 +392,7 @@ impl Session {
         }
     }
 
-    /// Whether the statement's names may mean other objects by now.
+    /// Returns whether the statement's names may mean other objects by now.
     fn is_outdated(&mut self, prepared: &Prepared) -> bool {
         let version = self.begin_engine().catalog_version();
         if self.path.version != version || self.path.entries.is_none() {
@@ -494,7 +496,7 @@ impl Session {
     }
 }
 
-/// The error of a SELECT: that of NOWAIT if a partition was held.
+/// Returns the error of a SELECT. It is that of NOWAIT if another transaction had locked a partition.
 fn at_once(plan: &Plan, e: SqlError) -> SqlError {
     match plan {
         Plan::Select(Select { lock: Some(lock), source: Source::Table(of), .. }) => {
@@ -558,9 +560,9 @@ fn define_current(
     }
 }
 
-/// Called after `turns` attempts that met a definition out of date, although this session had changed no
-/// definition. Commits of other sessions may be about to become visible, so it waits a little, but not
-/// without limit.
+/// Waits for a short time after `turns` attempts that met a definition out of date, although this session had
+/// changed no definition. Commits of other sessions may be about to become visible. Fails after too many
+/// attempts.
 fn pause(turns: u32) -> Result<()> {
     const TURNS_MAX: u32 = 2000;
     if turns > TURNS_MAX {
@@ -572,8 +574,8 @@ fn pause(turns: u32) -> Result<()> {
     Ok(())
 }
 
-/// The values of the literals that were replaced, in the types of the parameters. `None` if one does not fit.
-/// Then the original text runs, and reports the error.
+/// Returns the values of the literals that were replaced, in the types of the parameters. Returns `None` if
+/// one does not fit. Then the original text runs, and reports the error.
 fn literal_values<'a>(
     prepared: &Prepared,
     lifted: &Lifted<'a>,
@@ -701,7 +703,7 @@ mod tests {
         links
     }
 
-    /// Review 13, A5: with a search path, each definition of any session once linked one more plan to a
+    /// In an earlier version, with a search path, each definition of any session linked one more plan to a
     /// statement, without limit.
     #[test]
     fn plans_under_a_search_path_form_no_growing_chain() {

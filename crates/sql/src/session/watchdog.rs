@@ -1,10 +1,10 @@
-//! statement_timeout: a thread that cancels the session's statement after the set time.
+//! Implements statement_timeout by a thread that cancels the session's statement after the set time.
 //!
 //! Invariants
 //! 1. Only a session that has used the setting has this thread. The thread ends with the session.
 //! 2. After `stop` the watchdog cancels nothing until the next `start`.
 //!
-//! This module knows nothing about statements. It sets the same flag as a cancel request of a user.
+//! This module does not know statements. It sets the same flag as a cancel request of a user.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,14 +41,14 @@ impl Watchdog {
         Watchdog { shared }
     }
 
-    /// Called when a statement begins.
+    /// Starts the time of a statement.
     pub(super) fn start(&self, timeout: Duration) {
         let mut state = self.shared.state.lock();
         state.deadline = Some(Instant::now() + timeout);
         self.shared.changed.notify_one();
     }
 
-    /// Called when the statement has ended. Returns whether its time was over.
+    /// Ends the time of the statement. Returns whether the time was over.
     pub(super) fn stop(&self) -> bool {
         let mut state = self.shared.state.lock();
         state.deadline = None;

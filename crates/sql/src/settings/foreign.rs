@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Settings in `WITHOUT_EFFECT` can be set and have no effect, because they control a part of PostgreSQL
-//!    that Varve lacks. A session gets one warning for each.
+//!    that Varve lacks. A session gets one warning for each of these settings.
 //! 2. Settings in `FIXED` have one possible value. Another value is refused (0A000).
 //!
 //! This module does not know what a session does with a setting (`super`).

@@ -28,7 +28,8 @@ const BYTES: Words =
 const MICROS: Words = &[("us", 1.0), ("ms", 1e3), ("s", 1e6), ("min", 6e7), ("h", 3.6e9), ("d", 8.64e10)];
 
 impl Unit {
-    /// The words that may follow a number, and the size of the default unit in the first unit of the list.
+    /// Returns the words that may follow a number, and the size of the default unit in the first unit of the
+    /// list.
     fn words(self) -> (Words, f64) {
         match self {
             Unit::Plain | Unit::Real => (&[], 1.0),
@@ -43,7 +44,7 @@ impl Unit {
         !matches!(self, Unit::Real | Unit::RealMillis)
     }
 
-    /// The word for this unit.
+    /// Returns the word for this unit.
     fn word(self) -> &'static str {
         match self {
             Unit::Plain | Unit::Real => "",
@@ -105,7 +106,7 @@ fn real(number: f64) -> String {
     format!("{}e+{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The stored form of a number. Fails with 22023 if the system does not allow a number that large.
+/// Returns the stored form of a number. Fails with 22023 if the system does not allow a number that large.
 pub(super) fn within(name: &str, number: u32, unit: &str, max: u32) -> Result<String> {
     if number <= max {
         return Ok(number.to_string());
@@ -161,7 +162,7 @@ pub(super) fn kilobytes(name: &str, value: &str, least: u64) -> Result<u64> {
     Ok(amount as u64)
 }
 
-/// A size of memory as SHOW prints it.
+/// Returns a size of memory as SHOW prints it.
 pub(super) fn show_kilobytes(kilobytes: u64) -> String {
     match kilobytes {
         n if n % (1 << 30) == 0 => format!("{}TB", n >> 30),
@@ -175,7 +176,7 @@ pub(super) fn count(value: &str) -> Option<u32> {
     value.trim().parse().ok().filter(|n| *n <= i32::MAX as u32)
 }
 
-/// A time as SHOW prints it.
+/// Returns a time as SHOW prints it.
 pub(super) fn show_millis(millis: u64) -> String {
     match millis {
         0 => "0".to_owned(),

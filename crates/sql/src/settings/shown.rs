@@ -56,14 +56,14 @@ pub struct DescribedSetting {
 }
 
 impl Settings {
-    /// All names and values, for SHOW ALL. As in PostgreSQL, the settings with the session's roles are not
-    /// listed.
+    /// Returns all names and values, for SHOW ALL. As in PostgreSQL, the settings with the session's roles
+    /// are not listed.
     pub fn all(&self) -> Vec<(String, String)> {
         let value = |s: &Setting| shown(s.name, self.values.get(s.name).map_or(s.default, String::as_str));
         listed().map(|s| (display_name(s.name).to_owned(), value(s))).collect()
     }
 
-    /// All settings with the columns of pg_settings.
+    /// Returns all settings with the columns of pg_settings.
     pub fn described(&self) -> Vec<DescribedSetting> {
         listed().map(|s| self.describe(s)).collect()
     }
@@ -106,7 +106,7 @@ impl Settings {
     }
 }
 
-/// The settings that lists show, sorted by name.
+/// Returns the settings that lists show, sorted by name.
 fn listed() -> impl Iterator<Item = &'static Setting> {
     let mut listed: Vec<_> =
         every().filter(|s| !matches!(s.kind, Kind::Role) && s.name != "is_superuser").collect();
@@ -114,7 +114,7 @@ fn listed() -> impl Iterator<Item = &'static Setting> {
     listed.into_iter()
 }
 
-/// A number in the setting's unit. Other values stay as they are.
+/// Returns a number in the setting's unit. Other values stay as they are.
 fn in_unit(s: &Setting, value: &str) -> String {
     let number = match s.kind {
         Kind::ConfiguredTime => value.parse().ok().or_else(|| millis(value)).map(|millis| millis / 1000),
@@ -126,7 +126,7 @@ fn in_unit(s: &Setting, value: &str) -> String {
     number.map_or_else(|| value.to_owned(), |number| number.to_string())
 }
 
-/// The value as SHOW prints it.
+/// Returns the value as SHOW prints it.
 pub(super) fn shown(name: &str, value: &str) -> String {
     let kind = find(name).map(|s| s.kind);
     match (value.parse::<u64>(), kind) {

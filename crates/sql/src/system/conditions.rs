@@ -1,4 +1,4 @@
-//! Prints a CHECK condition as PostgreSQL does: with the casts that PostgreSQL's analysis adds, and with its
+//! Prints a CHECK condition as PostgreSQL does, with the casts that PostgreSQL's analysis adds, and with its
 //! parentheses.
 //!
 //! Source: PostgreSQL 15, `ruleutils.c` (`get_rule_expr`, `isSimpleNode`, `get_const_expr`). The types of
@@ -31,8 +31,8 @@ pub struct KeptExpression<'e> {
     pub meaning_of: MeaningOf,
 }
 
-/// Finds the meaning of a part of a stored expression. The binder implements it, because it is in a higher
-/// layer. `None` if the part cannot be bound.
+/// Finds the meaning of a part of a stored expression. The binder implements it, because the binder is in a
+/// higher layer. Returns `None` if the part cannot be bound.
 pub type MeaningOf = fn(&KeptExpression<'_>, &Ast) -> Option<Meaning>;
 
 /// The binder's result for an expression.
@@ -44,13 +44,13 @@ pub struct Meaning {
     pub constant: Option<Value>,
     /// Whether the expression reads columns of the table.
     pub reads_columns: bool,
-    /// If the expression calls a function with a fixed number of arguments: the types of the arguments.
+    /// The types of the arguments, if the expression calls a function with a fixed number of arguments.
     pub argument_types: Option<&'static [Ty]>,
 }
 
 impl KeptExpression<'_> {
-    /// A condition as PostgreSQL prints it: with all parentheses, or with `pretty` only with the necessary
-    /// ones.
+    /// Returns a condition as PostgreSQL prints it. It has all parentheses, or with `pretty` only the
+    /// necessary ones.
     pub fn printed_condition(self, pretty: bool) -> Option<String> {
         parse::on_deep_stack(self.text, || {
             let e = parse::expression(self.text).ok()?;
@@ -58,7 +58,7 @@ impl KeptExpression<'_> {
         })
     }
 
-    /// An expression as PostgreSQL prints it.
+    /// Returns an expression as PostgreSQL prints it.
     pub fn printed(self, pretty: bool) -> Option<String> {
         parse::on_deep_stack(self.text, || {
             let e = parse::expression(self.text).ok()?;
@@ -71,8 +71,8 @@ impl KeptExpression<'_> {
     }
 }
 
-/// Whether a text is a call of a function. The definition of an index shows a call without parentheses around
-/// it.
+/// Returns whether a text is a call of a function. The definition of an index shows a call without
+/// parentheses around it.
 pub fn is_call(text: &str) -> bool {
     matches!(
         parse::expression(text),
@@ -113,7 +113,7 @@ enum Precedence {
 /// The place of an expression within another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
-    /// An operand of an operator. True for the left operand.
+    /// An operand of an operator. The flag is true for the left operand.
     Operand(Form, bool),
     /// A list of arguments or elements.
     List,
@@ -155,7 +155,7 @@ impl Printer<'_> {
         self.meaning(e).map(|meaning| meaning.t.ty)
     }
 
-    /// The text of an operation with its operands.
+    /// Returns the text of an operation with its operands.
     fn joined(&self, form: Form, text: String) -> Shown {
         let text = if self.pretty { text } else { format!("({text})") };
         Shown { text, form, ty: Ty::Bool }
@@ -242,7 +242,7 @@ impl Printer<'_> {
         Some(Shown::simple(constant(&meaning.constant?, ty)?, ty))
     }
 
-    /// AND or OR, with the chain of the same operator on its left side.
+    /// Prints AND or OR, with the chain of the same operator on its left side.
     fn chain(&self, left: &Ast, op: &BinaryOperator, right: &Ast) -> Option<Shown> {
         let (mut first, mut behind) = (left, vec![right]);
         loop {
@@ -323,7 +323,7 @@ impl Printer<'_> {
         Some(self.joined(Form::Test, format!("{} {words}", self.within(shown, Within::Other))))
     }
 
-    /// LIKE and regular expressions. Their operands are texts. A char(n) operand is not cast.
+    /// Prints LIKE and regular expressions. Their operands are texts. A char(n) operand is not cast.
     fn matching(&self, subject: &Ast, symbol: &str, pattern: &Ast) -> Option<Shown> {
         let (subject, pattern) = (self.any(subject)?, self.any(pattern)?);
         let to = if subject.ty == Ty::Char { Ty::Char } else { strings(subject.ty)? };
@@ -358,7 +358,7 @@ impl Printer<'_> {
         self.quantified(subject, symbol, word, array, if element == Ty::Varchar { Ty::Text } else { element })
     }
 
-    /// An item of IN that reads no column. PostgreSQL makes an array of such items.
+    /// Prints an item of IN that reads no column. PostgreSQL makes an array of such items.
     fn item(&self, e: &Ast) -> Option<Shown> {
         if self.meaning(e)?.reads_columns { None } else { self.any(e) }
     }
@@ -413,7 +413,7 @@ impl Printer<'_> {
         Some(self.joined(Form::AnyOf, format!("{subject} {symbol} {word} ({array})")))
     }
 
-    /// The sign of a number literal is part of the literal.
+    /// Prints a sign and its operand. The sign of a number literal is part of the literal.
     fn signed(&self, e: &Ast, op: &UnaryOperator, operand: &Ast) -> Option<Shown> {
         let symbol = match op {
             UnaryOperator::Minus => "-",
@@ -434,7 +434,7 @@ impl Printer<'_> {
         Some(Shown { ty: self.ty(e)?, ..self.joined(Form::Operator, format!("{symbol} {operand}")) })
     }
 
-    /// A literal as a value of this type.
+    /// Returns a literal as a value of this type.
     fn read_as(&self, literal: &str, ty: Ty) -> Option<Shown> {
         if literal == "NULL" {
             return Some(Shown::simple(format!("NULL::{}", type_name(ty.oid(), -1)), ty));
@@ -454,7 +454,7 @@ impl Printer<'_> {
         self.constant(self.meaning(&parse::expression(&text).ok()?)?)
     }
 
-    /// The operand, cast to this type if necessary.
+    /// Returns the operand, cast to this type if necessary.
     fn as_type(&self, shown: Shown, ty: Ty) -> Option<Shown> {
         match shown.ty {
             same if same == ty => Some(shown),
@@ -542,7 +542,7 @@ fn stands_alone(form: Form, within: Within) -> bool {
     }
 }
 
-/// The symbol of an operator that is printed with its operands' types.
+/// Returns the symbol of an operator that is printed with its operands' types.
 fn op_symbol(op: &BinaryOperator) -> Option<&str> {
     use BinaryOperator as Op;
     let is_printed = op.is_comparison()
@@ -551,7 +551,7 @@ fn op_symbol(op: &BinaryOperator) -> Option<&str> {
     is_printed.then(|| op.symbol())
 }
 
-/// The types to which a comparison casts operands of these types.
+/// Returns the types to which a comparison casts operands of these types.
 fn compared(left: Ty, right: Ty) -> Option<(Ty, Ty)> {
     let is_time = |ty| matches!(ty, Ty::Date | Ty::Timestamp | Ty::TimestampTz);
     Some(match (left, right) {
@@ -568,7 +568,7 @@ fn compared(left: Ty, right: Ty) -> Option<(Ty, Ty)> {
     })
 }
 
-/// The types to which an arithmetic operator casts operands of these types.
+/// Returns the types to which an arithmetic operator casts operands of these types.
 fn summands(left: Ty, right: Ty) -> Option<(Ty, Ty)> {
     let is_time = |ty| matches!(ty, Ty::Date | Ty::Timestamp | Ty::TimestampTz);
     Some(match (left, right) {
@@ -594,7 +594,7 @@ fn numbers(a: Ty, b: Ty) -> Option<(Ty, Ty)> {
     })
 }
 
-/// The element type of an array that has elements of both types.
+/// Returns the element type of an array that has elements of both types.
 fn wider(a: Ty, b: Ty) -> Option<Ty> {
     const NUMBERS: [Ty; 6] = [Ty::Int2, Ty::Int4, Ty::Int8, Ty::Numeric, Ty::Float4, Ty::Float8];
     let rank = |ty| NUMBERS.iter().position(|number| *number == ty);
@@ -605,7 +605,7 @@ fn wider(a: Ty, b: Ty) -> Option<Ty> {
     }
 }
 
-/// The type of a string as an operand of an operator on texts. `None` for other types.
+/// Returns the type of a string as an operand of an operator on texts, or `None` for other types.
 fn strings(ty: Ty) -> Option<Ty> {
     matches!(ty, Ty::Unknown | Ty::Text | Ty::Varchar | Ty::Char).then_some(Ty::Text)
 }
@@ -614,7 +614,7 @@ fn simple_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A constant. Its type is added if the literal alone would have another type.
+/// Prints a constant. Its type is added if the literal alone would have another type.
 fn constant(value: &Value, ty: Ty) -> Option<String> {
     let mut text = Vec::new();
     crate::text::write_text(value.as_datum(), &mut text);

@@ -8,7 +8,7 @@ use varve_engine::{Action, ColumnType, Datum, Value};
 use super::constraints::{Demand, all, parent_index};
 use super::{Fill, Rows, SystemContext, attnum, char1, list, oid, relations, text};
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     match name {
         "pg_constraint" => Some(pg_constraint),

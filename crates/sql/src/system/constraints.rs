@@ -1,6 +1,6 @@
 //! All constraints of a database, from the different places where the catalog stores them.
 //!
-//! This module knows nothing about the text of a constraint (`definitions`).
+//! This module does not know the text of a constraint (`definitions`).
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Constraint<'c> {
 }
 
 impl Constraint<'_> {
-    /// Whether existing rows need not fulfil the constraint (NOT VALID).
+    /// Returns whether existing rows need not fulfil the constraint (NOT VALID).
     pub fn is_not_valid(&self) -> bool {
         self.table.not_valid.iter().any(|id| id.0 == self.oid)
     }
@@ -32,9 +32,9 @@ impl Constraint<'_> {
 /// The rule of a constraint.
 #[derive(Clone, Copy)]
 pub enum Demand<'c> {
-    /// PRIMARY KEY, by this index.
+    /// PRIMARY KEY, which this index implements.
     Key(u32),
-    /// UNIQUE, by this index.
+    /// UNIQUE, which this index implements.
     Unique(u32),
     /// CHECK
     Check(&'c Check),
@@ -42,14 +42,14 @@ pub enum Demand<'c> {
     Foreign(&'c ForeignKey),
 }
 
-/// All constraints, table by table in the order of their OIDs.
+/// Returns all constraints, table by table in the order of their OIDs.
 pub fn all(catalog: &Catalog) -> Vec<Constraint<'_>> {
     let mut tables: Vec<_> = catalog.tables().collect();
     tables.sort_by_key(|t| t.id);
     tables.into_iter().flat_map(of_table).collect()
 }
 
-/// The constraint with this OID.
+/// Returns the constraint with this OID.
 pub fn constraint(catalog: &Catalog, oid: u32) -> Option<Constraint<'_>> {
     all(catalog).into_iter().find(|c| c.oid == oid)
 }
@@ -77,8 +77,8 @@ fn of_table(table: &Arc<TableDef>) -> Vec<Constraint<'_>> {
     out
 }
 
-/// The index of the referenced table that a foreign key uses: the index of the primary key, or a unique index
-/// on the same columns.
+/// Returns the index of the referenced table that a foreign key uses: the index of the primary key, or a
+/// unique index on the same columns.
 pub fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
     let Some(parent) = catalog.table_by_id(key.parent) else { return 0 };
     let sorted = |columns: &[usize]| {
@@ -94,7 +94,7 @@ pub fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
     index.map_or(0, |i| i.id.0)
 }
 
-/// The words for an action in a definition. Empty for the default action.
+/// Returns the words for an action in a definition. They are empty for the default action.
 pub fn action_words(action: Action) -> &'static str {
     match action {
         Action::NoAction => "",
@@ -105,7 +105,7 @@ pub fn action_words(action: Action) -> &'static str {
     }
 }
 
-/// The name of an action in information_schema.
+/// Returns the name of an action in information_schema.
 pub fn rule(action: Action) -> &'static str {
     match action_words(action) {
         "" => "NO ACTION",
@@ -113,7 +113,7 @@ pub fn rule(action: Action) -> &'static str {
     }
 }
 
-/// The kind of a constraint in information_schema.
+/// Returns the kind of a constraint in information_schema.
 pub fn kind_words(what: Demand<'_>) -> &'static str {
     match what {
         Demand::Key(_) => "PRIMARY KEY",
@@ -123,7 +123,7 @@ pub fn kind_words(what: Demand<'_>) -> &'static str {
     }
 }
 
-/// The constraint that a foreign key refers to.
+/// Returns the constraint that a foreign key refers to.
 pub fn referred<'c>(catalog: &'c Catalog, key: &ForeignKey) -> Option<Constraint<'c>> {
     constraint(catalog, ids::constraint_of_index(parent_index(catalog, key)))
 }

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A counter that Varve lacks is NULL if PostgreSQL's column may be NULL, otherwise 0.
 //!
-//! This module knows nothing about the code that counts. `statistics.rs` shows the counters under Varve's own
+//! This module does not know the code that counts. `statistics.rs` shows the counters under Varve's own
 //! names.
 
 use varve_engine::{DatabaseStats, POSTGRES, Value};
@@ -12,7 +12,7 @@ use super::others::databases;
 use super::relations::{Relation, What, relations};
 use super::{Fill, Rows, SystemContext, oid, text};
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "pg_stat_database" => pg_stat_database,
@@ -38,7 +38,8 @@ fn start(world: &SystemContext) -> Value {
     Value::TimestampTz(world.watched.start_us())
 }
 
-/// Pages, commits and deadlocks are counted for all databases together, and shown with the first one.
+/// Shows the counters of databases. Pages, commits and deadlocks are counted for all databases together, and
+/// shown with the first one.
 fn pg_stat_database(world: &SystemContext, rows: &mut Rows<'_>) {
     let sessions = world.watched.sessions();
     for database in databases(world) {

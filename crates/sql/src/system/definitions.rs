@@ -1,6 +1,6 @@
 //! Writes definitions of indexes, constraints and views as text, like PostgreSQL's `pg_get_...` functions.
 //!
-//! This module knows nothing about system tables.
+//! This module does not know system tables.
 
 use varve_engine::{Bound, Catalog, Check, Edge, Part, PartitionMethod, TableDef, Value, ViewDef};
 
@@ -25,8 +25,8 @@ pub struct Printing<'c> {
 }
 
 impl<'c> Printing<'c> {
-    /// The text `CREATE [UNIQUE] INDEX ...`. With `pretty`, the table has a schema only if the search path
-    /// does not find it.
+    /// Returns the text `CREATE [UNIQUE] INDEX ...`. With `pretty`, the table has a schema only if the search
+    /// path does not find it.
     pub fn index(self, r: &Relation<'_>, index: &IndexOf<'_>) -> String {
         let unique = if index.unique { "UNIQUE " } else { "" };
         let only = if index.table.partitions.is_some() { "ONLY " } else { "" };
@@ -42,7 +42,7 @@ impl<'c> Printing<'c> {
         format!("CREATE {unique}INDEX {} ON {only}{table} USING btree ({keys}){condition}", quoted(r.name))
     }
 
-    /// The text of a part of an index's key.
+    /// Returns the text of a part of an index's key.
     pub fn index_key(self, table: &TableDef, key: IndexKey<'_>) -> String {
         match key {
             IndexKey::Column(ordinal) => columns(table, &[ordinal]),
@@ -51,17 +51,17 @@ impl<'c> Printing<'c> {
         }
     }
 
-    /// The text of an expression or condition of an index.
+    /// Returns the text of an expression or condition of an index.
     pub fn index_text(self, table: &TableDef, text: &str) -> String {
         self.kept(table, text).printed(self.pretty).unwrap_or_else(|| text.to_owned())
     }
 
-    /// The text after `CONSTRAINT name`.
+    /// Returns the text after `CONSTRAINT name`.
     pub fn constraint(self, c: &Constraint<'_>) -> String {
         self.demand(c) + if c.is_not_valid() { " NOT VALID" } else { "" }
     }
 
-    /// The text of a CHECK condition.
+    /// Returns the text of a CHECK condition.
     pub fn check(self, table: &TableDef, check: &Check) -> String {
         let as_kept = || if self.pretty { check.text.clone() } else { format!("({})", check.text) };
         self.kept(table, &check.text).printed_condition(self.pretty).unwrap_or_else(as_kept)
@@ -74,7 +74,7 @@ impl<'c> Printing<'c> {
         KeptExpression { catalog: self.catalog, table, text, meaning_of: self.meaning_of }
     }
 
-    /// The text of a view's query.
+    /// Returns the text of a view's query.
     pub fn view(self, view: &ViewDef) -> String {
         let laid_out = deparse::view_query(self.catalog, view, self.path);
         let query = laid_out.unwrap_or_else(|| format!(" {}", view.text.trim().trim_end_matches(';')));
@@ -110,13 +110,13 @@ impl<'c> Printing<'c> {
     }
 }
 
-/// Names of columns with commas between them.
+/// Returns the names of columns with commas between them.
 fn columns(table: &TableDef, ordinals: &[usize]) -> String {
     let names = ordinals.iter().filter_map(|c| table.columns.get(*c)).map(|c| quoted(&c.name));
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The text of a partition's bounds, such as `FOR VALUES WITH (modulus m, remainder r)`.
+/// Returns the text of a partition's bounds, such as `FOR VALUES WITH (modulus m, remainder r)`.
 pub fn partition_bound(part: &Part) -> String {
     match &part.bound {
         Bound::Hash { modulus, remainder } => {
@@ -127,7 +127,7 @@ pub fn partition_bound(part: &Part) -> String {
     }
 }
 
-/// The text of one bound of a range partition.
+/// Returns the text of one bound of a range partition.
 pub fn edges(edges: &[Edge]) -> String {
     let shown: Vec<String> = edges.iter().map(edge).collect();
     format!("({})", shown.join(", "))
@@ -150,7 +150,7 @@ fn edge(edge: &Edge) -> String {
     }
 }
 
-/// The result of `pg_get_partkeydef`.
+/// Returns the result of `pg_get_partkeydef`.
 pub fn partition_key(table: &TableDef) -> Option<String> {
     let partitions = table.partitions.as_ref()?;
     let method = match partitions.method {

@@ -22,7 +22,7 @@ struct Known {
     columns: Vec<String>,
 }
 
-/// The query of a view in PostgreSQL's layout. `None` for a form that is not supported here.
+/// Returns the query of a view in PostgreSQL's layout, or `None` for a form that is not supported here.
 pub fn view_query(catalog: &Catalog, view: &ViewDef, path: &Path) -> Option<String> {
     parse::on_deep_stack(&view.text, || laid_out(catalog, view, path))
 }
@@ -114,7 +114,7 @@ fn join_text(operator: &JoinOperator, joined: &str, known: &[Known]) -> Option<S
     })
 }
 
-/// The text of one output. An output that is not a plain column always has AS with its name.
+/// Returns the text of one output. An output that is not a plain column always has AS with its name.
 fn output(item: &SelectItem, name: &str, known: &[Known]) -> Option<String> {
     let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else { return None };
     let own = match e {
@@ -126,7 +126,8 @@ fn output(item: &SelectItem, name: &str, known: &[Known]) -> Option<String> {
     Some(if own.as_deref() == Some(name) { text } else { format!("{text} AS {}", quoted(name)) })
 }
 
-/// The text of ORDER BY. The name of an output means this output, even if there is a column of the same name.
+/// Returns the text of ORDER BY. The name of an output means this output, even if there is a column of the
+/// same name.
 fn order(query: &ast::Query, outputs: &[SelectItem], known: &[Known]) -> Option<String> {
     if query.order_by.is_empty() {
         return Some(String::new());
@@ -158,7 +159,7 @@ fn order(query: &ast::Query, outputs: &[SelectItem], known: &[Known]) -> Option<
     Some(format!("\n  ORDER BY {}", out.join(", ")))
 }
 
-/// The expression of an output, if the query (and not the view) gives it this name.
+/// Returns the expression of an output, if the query (and not the view) gives it this name.
 fn of_name<'a>(output: &'a SelectItem, name: &str) -> Option<&'a Ast> {
     match output {
         SelectItem::ExprWithAlias { expr, alias } if fold(alias) == name => Some(expr),
@@ -167,7 +168,7 @@ fn of_name<'a>(output: &'a SelectItem, name: &str) -> Option<&'a Ast> {
     }
 }
 
-/// The expression of the output of this number.
+/// Returns the expression of the output of this number.
 fn of_number<'a>(outputs: &'a [SelectItem], number: &Value) -> Option<&'a Ast> {
     let Value::Number(digits) = number else { return None };
     let place = digits.parse::<usize>().ok()?.checked_sub(1)?;
@@ -227,7 +228,8 @@ impl Rank {
     }
 }
 
-/// The text of an expression, with the table's name before each column. `None` for an unknown form.
+/// Returns the text of an expression, with the table's name before each column. Returns `None` for an unknown
+/// form.
 fn shown(e: &Ast, known: &[Known]) -> Option<String> {
     let negation = |negated: bool| if negated { "NOT " } else { "" };
     let is = |inner: &Ast, words: &str| Some(format!("{} {words}", above(Rank::Is, inner, known)?));
@@ -270,7 +272,7 @@ fn shown(e: &Ast, known: &[Known]) -> Option<String> {
     })
 }
 
-/// The text of an operand, in parentheses unless its precedence is higher than `rank`.
+/// Returns the text of an operand, in parentheses unless its precedence is higher than `rank`.
 fn above(rank: Rank, e: &Ast, known: &[Known]) -> Option<String> {
     let text = shown(e, known)?;
     Some(if Rank::of(e) > rank { text } else { format!("({text})") })

@@ -1,6 +1,6 @@
 //! The extensions of Varve. A listed extension is always installed, because all its functions are built in.
 //!
-//! This module knows nothing about the functions (`eval::func`).
+//! This module does not know the functions (`eval::func`).
 
 use varve_engine::{BOOTSTRAP_ROLE, Value};
 
@@ -23,7 +23,7 @@ pub const ALL: &[Extension] = &[Extension {
     comment: "generate universally unique identifiers (UUIDs)",
 }];
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "pg_extension" => pg_extension,

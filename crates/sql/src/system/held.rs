@@ -15,15 +15,16 @@ pub(crate) trait ShownStatements: Send + Sync {
 /// A prepared statement as `pg_prepared_statements` shows it.
 pub(crate) struct ShownStatement<'s> {
     pub(crate) name: &'s str,
-    /// The client's message that prepared the statement. For a Parse message, the statement itself.
+    /// The client's message that prepared the statement. If it was a Parse message, this is the statement
+    /// itself.
     pub(crate) statement: &'s str,
-    /// When it was prepared, in microseconds since 2000-01-01 UTC.
+    /// The time when it was prepared, in microseconds since 2000-01-01 UTC.
     pub(crate) at_us: i64,
     /// The OIDs of its parameters' types.
     pub(crate) parameter_types: &'s [u32],
     /// Whether PREPARE made the statement, and not the protocol.
     pub(crate) from_sql: bool,
-    /// How often the statement was bound.
+    /// The number of times that the statement was bound.
     pub(crate) uses: u64,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct HeldCursor {
     pub(crate) at_us: i64,
 }
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "pg_prepared_statements" => pg_prepared_statements,

@@ -4,7 +4,7 @@
 //! 1. The catalog's own ids begin at 16384 and are far below `KEY_INDEX`. Derived OIDs are above `KEY_INDEX`
 //!    and do not collide.
 //!
-//! This module knows nothing about names.
+//! This module does not know names.
 
 use varve_engine::{EngineKind, SpaceId, TableId};
 
@@ -20,7 +20,7 @@ pub const DATABASE_OWNER: u32 = 6171;
 pub const DEFAULT_TABLESPACE: u32 = 1663;
 /// `pg_global`
 pub const GLOBAL_TABLESPACE: u32 = 1664;
-/// The number of a tablespace is added to this one.
+/// The number that is added to the number of a tablespace.
 const TABLESPACES: u32 = 16_384;
 /// The access method of tables.
 pub const HEAP: u32 = 2;
@@ -30,7 +30,7 @@ pub const BTREE: u32 = 403;
 /// it.
 const MEMORY_ENGINES: u32 = 13_900;
 
-/// The OID of a tablespace that CREATE TABLESPACE has made.
+/// Returns the OID of a tablespace that CREATE TABLESPACE has made.
 pub fn tablespace(id: SpaceId) -> u32 {
     TABLESPACES + u32::from(id.0)
 }
@@ -47,7 +47,7 @@ pub fn table_method(engine: &str) -> u32 {
     found.map_or(HEAP, |(id, _)| id)
 }
 
-/// The access methods of the memory-oriented table engines, with their names.
+/// Returns the access methods of the memory-oriented table engines, with their names.
 pub fn table_engines() -> impl Iterator<Item = (u32, &'static str)> {
     EngineKind::ALL.into_iter().map(|kind| (MEMORY_ENGINES + u32::from(kind.number()), kind.name()))
 }
@@ -61,23 +61,23 @@ const KEY_INDEX: u32 = 1 << 29;
 const CONSTRAINT: u32 = 1 << 30;
 const DEFAULT: u32 = 1 << 31;
 
-/// The index of a table's primary key.
+/// Returns the index of a table's primary key.
 pub fn key_index(table: TableId) -> u32 {
     KEY_INDEX | table.0
 }
 
-/// The table whose primary key has this index.
+/// Returns the table whose primary key has this index.
 pub fn table_of_key_index(index: u32) -> Option<TableId> {
     (index & !(KEY_INDEX - 1) == KEY_INDEX).then_some(TableId(index & (KEY_INDEX - 1)))
 }
 
-/// The OID of the constraint (PRIMARY KEY or UNIQUE) that an index implements.
+/// Returns the OID of the constraint (PRIMARY KEY or UNIQUE) that an index implements.
 pub fn constraint_of_index(index: u32) -> u32 {
     CONSTRAINT | index
 }
 
-/// The OID of the default of a table's column. It has 31 bits for the table and the column, so for very large
-/// ids two defaults may have the same OID.
+/// Returns the OID of the default of a table's column. It has 31 bits for the table and the column, so for
+/// very large ids two defaults may have the same OID.
 pub fn default(table: TableId, ordinal: usize) -> u32 {
     DEFAULT | (table.0.wrapping_mul(2048).wrapping_add(ordinal as u32) & !DEFAULT)
 }

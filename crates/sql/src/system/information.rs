@@ -17,7 +17,7 @@ use crate::nextval::draws_from;
 use crate::rights::{Holder, Kind, Object};
 use crate::ty::{Ty, Typed};
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "schemata" => schemata,
@@ -60,7 +60,7 @@ impl<'w> Seen<'w> {
         Seen { catalog: &world.catalog, holder: Holder::of(&world.catalog, world.who) }
     }
 
-    /// Whether the role owns the object, or has one of these rights on it.
+    /// Returns whether the role owns the object, or has one of these rights on it.
     fn has(&self, object: &Object, any: Rights) -> bool {
         let each: Vec<Rights> = (0..16).map(|bit| Rights(1 << bit)).filter(|right| any.has(*right)).collect();
         self.holder.owns(self.catalog, object) || self.holder.may_any(self.catalog, object, &each)
@@ -75,7 +75,7 @@ impl<'w> Seen<'w> {
     }
 }
 
-/// The tables, partitions and views on which the role has one of these rights.
+/// Returns the tables, partitions and views on which the role has one of these rights.
 fn shown(world: &SystemContext, any: Rights) -> impl Iterator<Item = Relation<'_>> {
     let seen = Seen::by(world);
     let is_shown = move |r: &Relation<'_>| match r.what {
@@ -117,8 +117,8 @@ fn tables(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The precision of a numeric type: the number of digits, their base, and the number of digits after the
-/// point.
+/// Returns the precision of a numeric type: the number of digits, their base, and the number of digits after
+/// the point.
 fn number(t: Typed) -> Option<(Option<i32>, i32, Option<i32>)> {
     Some(match t.ty {
         Ty::Int2 => (Some(16), 2, Some(0)),
@@ -154,7 +154,7 @@ fn collations(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The element types of columns that are arrays.
+/// Adds the element types of columns that are arrays.
 fn element_types(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in shown(world, ON_COLUMNS) {
         for (ordinal, a) in r.attributes().iter().enumerate() {
@@ -243,7 +243,7 @@ fn identity_cells(
         ("is_identity", yes(true)),
         ("identity_generation", text(if always { "ALWAYS" } else { "BY DEFAULT" })),
     ];
-    // The column may own another sequence from the time when it was a serial column.
+    // The column may also own a sequence from the time when it was a serial column.
     let default = table.columns[ordinal].default.as_deref().unwrap_or_default();
     let is_its = |s: &SequenceDef| s.owned_by == Some((table.id, ordinal)) && draws_from(default, s);
     let sequence = world.catalog.sequences().find(|s| is_its(s));
@@ -280,8 +280,8 @@ fn views(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Each view, with each relation that it reads and that the role owns, and with the ordinals of the columns
-/// that it reads.
+/// Returns each view with each relation that it reads and that the role owns, and with the ordinals of the
+/// columns that it reads.
 fn read_by_views(world: &SystemContext) -> Vec<(&Arc<ViewDef>, Relation<'_>, &[usize])> {
     let catalog = &world.catalog;
     let seen = Seen::by(world);
@@ -323,7 +323,7 @@ fn view_column_usage(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Whether a sequence belongs to an identity column. Such a sequence is not listed.
+/// Returns whether a sequence belongs to an identity column. Such a sequence is not listed.
 fn is_of_identity(world: &SystemContext, s: &SequenceDef) -> bool {
     let Some((table, column)) = s.owned_by else { return false };
     let table = world.catalog.table_by_id(table);
@@ -357,7 +357,7 @@ fn sequences(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The three cells that name a constraint.
+/// Returns the three cells that name a constraint.
 fn constraint_cells(world: &SystemContext, c: &Constraint<'_>) -> [(&'static str, Value); 3] {
     [
         ("constraint_catalog", text(&world.database)),
@@ -366,7 +366,7 @@ fn constraint_cells(world: &SystemContext, c: &Constraint<'_>) -> [(&'static str
     ]
 }
 
-/// The three cells that name a table.
+/// Returns the three cells that name a table.
 fn table_cells(world: &SystemContext, table: &Arc<TableDef>) -> [(&'static str, Value); 3] {
     [
         ("table_catalog", text(&world.database)),
@@ -418,7 +418,7 @@ fn not_nulls(world: &SystemContext) -> impl Iterator<Item = NotNull<'_>> {
 }
 
 impl NotNull<'_> {
-    /// The three cells that name the constraint. PostgreSQL makes its name from OIDs.
+    /// Returns the three cells that name the constraint. PostgreSQL makes its name from OIDs.
     fn cells(&self, world: &SystemContext) -> [(&'static str, Value); 3] {
         let schema = namespace(&world.catalog, &self.table.schema);
         [

@@ -18,7 +18,7 @@
 //! | `deparse.rs` | the queries of views, laid out |
 //! | `conditions.rs` | conditions and other expressions that the catalog keeps, laid out |
 //! | `definitions.rs` | definitions as text (`pg_get_indexdef` and its relatives) |
-//! | `show.rs` | names behind OIDs, access lists |
+//! | `show.rs` | names of OIDs, access lists |
 //!
 //! Invariants
 //! 1. A system table has PostgreSQL's columns in PostgreSQL's order. The types are the same, too, except for
@@ -96,15 +96,15 @@ pub struct SystemContext {
     pub who: Who,
     /// The search path for names without a schema.
     pub path: Path,
-    /// Draws from sequences while the transaction is reading or changing rows.
+    /// Takes values from sequences while the transaction is reading or changing rows.
     pub drawer: SequenceDrawer,
     /// Whether the transaction is read-only.
     pub read_only: bool,
-    /// The values that the session has drawn from sequences.
+    /// The values that the session has taken from sequences.
     pub drawn: Arc<SequenceMemory>,
     /// Whether the client wants the result in binary. Then types such as regclass are shown as OIDs.
     pub shows_oids: bool,
-    /// Take advisory locks: for the transaction, and for the session.
+    /// The objects that take advisory locks for the transaction, and for the session.
     pub locks: (Locker, Arc<SessionLocks>),
     /// The storage engine.
     pub engine: Arc<Database>,
@@ -128,7 +128,7 @@ pub struct Asked {
 }
 
 impl SystemContext {
-    /// The value of a setting as SHOW prints it. Fails with 42704 if there is no such setting.
+    /// Returns the value of a setting as SHOW prints it. Fails with 42704 if there is no such setting.
     pub fn setting(&self, name: &str) -> Result<String> {
         let own = self.of_transaction.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
         if let Some((_, value)) = own {
@@ -141,7 +141,7 @@ impl SystemContext {
         })
     }
 
-    /// All settings of the session, by their names.
+    /// Returns all settings of the session, by their names.
     pub fn all_settings(&self) -> Vec<DescribedSetting> {
         let mut all = self.settings.lock().described();
         for (name, value) in &self.of_transaction {
@@ -152,7 +152,8 @@ impl SystemContext {
         all
     }
 
-    /// Runs set_config. The statement sees the new value at once, and the session after the statement.
+    /// Runs set_config. The statement sees the new value at once, and the session sees it after the
+    /// statement.
     pub fn set(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<String> {
         if !Holder::of(&self.catalog, self.who).is_superuser() {
             settings::check_for_all(name)?;
@@ -181,7 +182,7 @@ impl SystemContext {
         Ok(shown)
     }
 
-    /// The context for printing definitions.
+    /// Returns the context for printing definitions.
     pub fn printing(&self, pretty: bool) -> Printing<'_> {
         Printing { catalog: &self.catalog, path: &self.path, meaning_of: self.meaning_of, pretty }
     }
@@ -215,7 +216,7 @@ impl SystemContext {
         }
     }
 
-    /// The sizes of tables and indexes. They are computed at the first use in a statement.
+    /// Returns the sizes of tables and indexes. They are computed at the first use in a statement.
     pub fn sizes(&self) -> Result<&Sizes> {
         if self.sizes.get().is_none() {
             let _ = self.sizes.set(self.engine.sizes()?);
@@ -247,8 +248,8 @@ pub struct SystemTable {
     fill: Fill,
 }
 
-/// The role whose members, beside superusers, may read a system table about places and devices of the
-/// database, and the role's name. `None` for tables that every role may read.
+/// Returns the role whose members, beside superusers, may read a system table about places and devices of the
+/// database, and the role's name. Returns `None` for tables that every role may read.
 pub fn readers(table: &str) -> Option<(ObjectId, &'static str)> {
     match table {
         "varve_durability" => Some((predefined::READ_ALL_SETTINGS, "pg_read_all_settings")),
@@ -269,7 +270,7 @@ impl std::fmt::Debug for SystemTable {
 }
 
 impl SystemTable {
-    /// All rows of the table.
+    /// Returns all rows of the table.
     pub fn rows(&self, world: &SystemContext) -> Vec<Box<[Value]>> {
         let blank = self.columns.iter().map(|(_, ty, not_null)| blank(*ty, *not_null)).collect();
         let mut rows = Rows { table: self, blank, rows: Vec::new() };
@@ -278,7 +279,7 @@ impl SystemTable {
     }
 }
 
-/// The value of a column for which `fill` sets no value.
+/// Returns the value of a column for which `fill` sets no value.
 fn blank(ty: Ty, not_null: bool) -> Value {
     if !not_null {
         return Value::Null;
@@ -322,58 +323,58 @@ impl Rows<'_> {
     }
 }
 
-/// A text cell.
+/// Returns a text cell.
 fn text(value: impl Into<String>) -> Value {
     Value::Text(value.into())
 }
 
-/// An oid cell.
+/// Returns an oid cell.
 fn oid(value: u32) -> Value {
     Value::Int8(i64::from(value))
 }
 
-/// A "char" cell.
+/// Returns a "char" cell.
 fn char1(value: char) -> Value {
     Value::Text(value.to_string())
 }
 
-/// A YES or NO of information_schema.
+/// Returns a YES or NO of information_schema.
 fn yes(value: bool) -> Value {
     text(if value { "YES" } else { "NO" })
 }
 
-/// An array cell.
+/// Returns an array cell.
 fn list<'v>(element: ColumnType, values: impl IntoIterator<Item = Datum<'v>>) -> Value {
     let mut array = Array::new(element);
     values.into_iter().for_each(|value| array.push(value));
     Value::Array(array)
 }
 
-/// A vector cell.
+/// Returns a vector cell.
 fn vector<'v>(element: ColumnType, values: impl IntoIterator<Item = Datum<'v>>) -> Value {
     let mut array = Array::vector(element);
     values.into_iter().for_each(|value| array.push(value));
     Value::Array(array)
 }
 
-/// The number that a column has in PostgreSQL.
+/// Returns the number that a column has in PostgreSQL.
 fn attnum(ordinal: usize) -> i16 {
     i16::try_from(ordinal + 1).unwrap_or(i16::MAX)
 }
 
-/// All system tables.
+/// Returns all system tables.
 pub fn tables() -> &'static [SystemTable] {
     static TABLES: LazyLock<Vec<SystemTable>> = LazyLock::new(read_shapes);
     &TABLES
 }
 
-/// The system table of this name.
+/// Returns the system table of this name.
 pub fn table(schema: &str, name: &str) -> Option<&'static SystemTable> {
     tables().iter().find(|t| t.name == name && t.schema == schema && !t.is_function)
 }
 
-/// The rows of a set-returning function without arguments. They are the rows of a system table, or of a view
-/// over it.
+/// Returns the rows of a set-returning function without arguments. They are the rows of a system table, or of
+/// a view over it.
 pub fn function_rows(name: &str) -> Option<&'static SystemTable> {
     let table_name = match name {
         "pg_show_all_settings" => "pg_settings",
@@ -421,7 +422,7 @@ fn column(written: &'static str) -> Option<(&'static str, Ty, bool)> {
     Some((name, shape_type(bare)?, bare.len() < ty.len()))
 }
 
-/// A type as `shapes.txt` writes it.
+/// Returns a type as `shapes.txt` writes it.
 fn shape_type(name: &str) -> Option<Ty> {
     Some(match name {
         "_text" => Ty::Array(&Ty::Text),

@@ -5,7 +5,7 @@
 //!
 //! This module does not know which objects exist.
 
-/// A name, in double quotes if it could not be read back otherwise.
+/// Returns a name, in double quotes if it could not be read back without them.
 pub fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let starts_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
@@ -15,7 +15,7 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A string literal that reads back as this text.
+/// Returns a string literal that reads back as this text.
 pub fn literal(value: &str) -> String {
     let doubled = value.replace('\'', "''");
     match doubled.contains('\\') {

@@ -1,6 +1,6 @@
 //! System tables about schemas, roles, types, access methods and comments.
 //!
-//! This module knows nothing about relations and their columns.
+//! This module does not know relations or their columns.
 
 use varve_engine::{BOOTSTRAP_ROLE, ColumnType, DatabaseDef, Datum, Interval, RoleDef, Value, predefined};
 
@@ -13,7 +13,7 @@ use crate::time::{self, Zone};
 /// `pg_encoding_to_char(6)` is UTF8.
 const UTF8: i32 = 6;
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "pg_namespace" => pg_namespace,
@@ -60,14 +60,14 @@ fn pg_namespace(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// All databases, the oldest first.
+/// Returns all databases, the oldest first.
 pub fn databases(world: &SystemContext) -> Vec<&DatabaseDef> {
     let mut all: Vec<&DatabaseDef> = world.catalog.databases().map(AsRef::as_ref).collect();
     all.sort_unstable_by_key(|database| database.id);
     all
 }
 
-/// The settings of ALTER DATABASE ... SET.
+/// Lists the settings of ALTER DATABASE ... SET.
 fn pg_db_role_setting(world: &SystemContext, rows: &mut Rows<'_>) {
     for database in databases(world).into_iter().filter(|database| !database.settings.is_empty()) {
         let set: Vec<String> =
@@ -177,7 +177,7 @@ fn pg_language(_: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Roles by OID.
+/// Returns the roles, sorted by OID.
 fn roles(world: &SystemContext) -> Vec<&RoleDef> {
     let mut roles: Vec<&RoleDef> = world.catalog.roles().map(|role| &**role).collect();
     roles.sort_by_key(|role| role.id);
@@ -250,7 +250,7 @@ fn pg_shadow(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Roles that may not log in, with their members.
+/// Lists roles that may not log in, with their members.
 fn pg_group(world: &SystemContext, rows: &mut Rows<'_>) {
     for group in roles(world).into_iter().filter(|role| !role.may_log_in) {
         let is_in = |role: &&&RoleDef| role.member_of.iter().any(|membership| membership.role == group.id);
@@ -264,8 +264,8 @@ fn pg_group(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// PostgreSQL's keywords. `keywords.txt` has a line for each, with its category, and whether it can be a
-/// column's name without AS.
+/// Lists PostgreSQL's keywords. `keywords.txt` has a line for each, with its category, and whether it can be
+/// a column's name without AS.
 fn keywords(_: &SystemContext, rows: &mut Rows<'_>) {
     for line in include_str!("keywords.txt").lines() {
         let mut fields = line.split(' ');
@@ -293,7 +293,7 @@ fn seconds(offset: i32) -> Value {
     Value::Interval(Interval { months: 0, days: 0, micros: i64::from(offset) * 1_000_000 })
 }
 
-/// The names that the setting TimeZone accepts, with their current offset and abbreviation.
+/// Lists the names that the setting TimeZone accepts, with their current offset and abbreviation.
 fn zones(_: &SystemContext, rows: &mut Rows<'_>) {
     let now = clock_us();
     for (name, zone) in Zone::all() {
@@ -318,8 +318,8 @@ fn zone_abbreviations(_: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Whether an abbreviation means daylight saving time. For an abbreviation with a fixed offset, its name
-/// shows this.
+/// Returns whether an abbreviation means daylight saving time. For an abbreviation with a fixed offset, its
+/// name shows this.
 fn is_of_summer(abbreviation: &str, zone: &Zone, now_us: i64) -> bool {
     match zone {
         Zone::Fixed(_) => abbreviation.ends_with("dt") || abbreviation.ends_with("dst"),
@@ -340,7 +340,7 @@ fn pg_auth_members(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The comments on objects that all databases share.
+/// Lists the comments on objects that all databases share.
 fn pg_shdescription(world: &SystemContext, rows: &mut Rows<'_>) {
     const AUTHID: u32 = 1260;
     const DATABASE: u32 = 1262;

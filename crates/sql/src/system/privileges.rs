@@ -24,7 +24,7 @@ const ON_TABLES: [(Rights, &str); 7] = [
     (Rights::TRIGGER, "TRIGGER"),
 ];
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "table_privileges" => |world, rows| table_privileges(world, rows, true),
@@ -35,7 +35,7 @@ pub fn fill(name: &str) -> Option<Fill> {
     })
 }
 
-/// One row for each right of each grant. `with_public` includes grants to PUBLIC.
+/// Makes one row for each right of each grant. `with_public` includes grants to PUBLIC.
 fn table_privileges(world: &SystemContext, rows: &mut Rows<'_>, with_public: bool) {
     let catalog = &world.catalog;
     let seen = Seen::by(world);

@@ -21,7 +21,7 @@ use crate::partition;
 use crate::rights::{self, Holder};
 use crate::ty::{Ty, Typed};
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "pg_class" => pg_class,
@@ -96,7 +96,8 @@ fn pg_class(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The column `reloptions`, for tables and views. Partitions and indexes have the options of their table.
+/// Returns the value of the column `reloptions`, for tables and views. Partitions and indexes have the
+/// options of their table.
 fn options(r: &Relation<'_>) -> Value {
     let listed = match r.what {
         What::Table(table) => storage_options(table.storage),
@@ -199,7 +200,7 @@ fn pg_index(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Columns as a vector of their numbers.
+/// Returns columns as a vector of their numbers.
 fn numbers(columns: &[usize]) -> Value {
     vector(ColumnType::Int2, columns.iter().map(|c| Datum::Int2(attnum(*c))))
 }
@@ -277,7 +278,8 @@ fn pg_sequences(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The last value of a sequence. NULL if there is none, or if the role has no right on the sequence.
+/// Returns the last value of a sequence. The result is NULL if there is none, or if the role has no right on
+/// the sequence.
 fn last_value(world: &SystemContext, s: &SequenceDef) -> Value {
     let holder = Holder::of(&world.catalog, world.who);
     let object = rights::Object::new(s.id, rights::Kind::Sequence, &s.name);
@@ -321,7 +323,7 @@ fn pg_views(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// In PostgreSQL a view is a rule. This lists a rule for each view.
+/// Lists a rule for each view, because in PostgreSQL a view is a rule.
 fn pg_rewrite(world: &SystemContext, rows: &mut Rows<'_>) {
     for view in world.catalog.views() {
         rows.add([
@@ -335,8 +337,8 @@ fn pg_rewrite(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Dependencies between objects: of sequences on their columns, and of indexes on the constraints that they
-/// implement.
+/// Lists dependencies between objects: of sequences on their columns, and of indexes on the constraints that
+/// they implement.
 fn pg_depend(world: &SystemContext, rows: &mut Rows<'_>) {
     const CLASS: u32 = 1259;
     const CONSTRAINT: u32 = 2606;
@@ -395,7 +397,7 @@ fn pg_depend(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The storage parameters for `pg_class.reloptions`. Empty if none are set.
+/// Returns the storage parameters for `pg_class.reloptions`. The list is empty if none are set.
 fn storage_options(storage: StorageOptions) -> Vec<String> {
     let compression = storage.compression.into_iter().flat_map(|Compression { algorithm, level }| {
         let level = (level != 0).then(|| format!("compression_level={level}"));

@@ -5,7 +5,7 @@
 //! 2. A partition has the columns of its table. It has no indexes of its own, because the table's indexes
 //!    contain its rows.
 //!
-//! This module knows nothing about constraints, text of definitions and system tables about relations
+//! This module does not know constraints, text of definitions or system tables about relations
 //! (`relation_tables`).
 
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ pub struct Relation<'c> {
     pub schema: &'c str,
     /// Its name.
     pub name: &'c str,
-    /// What it is.
+    /// Its kind, with its definition.
     pub what: What<'c>,
 }
 
@@ -55,7 +55,8 @@ pub enum What<'c> {
 pub struct IndexOf<'c> {
     /// Its table.
     pub table: &'c Arc<TableDef>,
-    /// The ordinals of its columns. For an index with expressions, the ordinals of all columns that it reads.
+    /// The ordinals of its columns. For an index with expressions, these are the ordinals of all columns that
+    /// it reads.
     pub columns: &'c [usize],
     /// Its expressions and condition, if it has any.
     pub derived: Option<&'c Derived>,
@@ -77,7 +78,7 @@ pub enum IndexKey<'c> {
 }
 
 impl<'c> IndexOf<'c> {
-    /// The parts of the index's key.
+    /// Returns the parts of the index's key.
     pub fn keys(self) -> impl Iterator<Item = IndexKey<'c>> {
         let columns = if self.derived.is_some() { &[] } else { self.columns };
         let derived = self.derived.into_iter().flat_map(|derived| &derived.keys).map(|key| match key {
@@ -87,7 +88,7 @@ impl<'c> IndexOf<'c> {
         columns.iter().map(|ordinal| IndexKey::Column(*ordinal)).chain(derived)
     }
 
-    /// The type of a part of the index's key.
+    /// Returns the type of a part of the index's key.
     pub fn key_type(self, key: IndexKey<'_>) -> ColumnType {
         match key {
             IndexKey::Column(ordinal) => {
@@ -97,7 +98,7 @@ impl<'c> IndexOf<'c> {
         }
     }
 
-    /// The columns of the index. As in PostgreSQL, a number is added to a name that occurs again.
+    /// Returns the columns of the index. As in PostgreSQL, a number is added to a name that occurs again.
     fn attributes(self) -> Vec<Attribute<'c>> {
         let names = self.keys().map(|key| match key {
             IndexKey::Column(ordinal) => {
@@ -127,7 +128,7 @@ pub struct Attribute<'c> {
 }
 
 impl<'c> Relation<'c> {
-    /// `relkind`
+    /// Returns the kind of the relation in `relkind`.
     pub fn kind(&self) -> char {
         match self.what {
             What::Table(t) if t.partitions.is_some() => 'p',
@@ -146,7 +147,7 @@ impl<'c> Relation<'c> {
         }
     }
 
-    /// The owner. Indexes and partitions have the owner of their table.
+    /// Returns the owner. Indexes and partitions have the owner of their table.
     pub fn owner(&self, catalog: &Catalog) -> u32 {
         let owner = match self.what {
             What::Table(t) | What::Part(t, _) | What::Index(IndexOf { table: t, .. }) => catalog.owner(t.id),
@@ -196,7 +197,7 @@ fn of_table(column: &varve_engine::ColumnDef) -> Attribute<'_> {
     }
 }
 
-/// All relations.
+/// Returns all relations.
 pub fn relations(catalog: &Catalog) -> Vec<Relation<'_>> {
     let mut out: Vec<Relation<'_>> = Vec::new();
     catalog.tables().for_each(|table| push_table(table, &mut out));
@@ -244,8 +245,7 @@ fn push_table<'c>(table: &'c Arc<TableDef>, out: &mut Vec<Relation<'c>>) {
 }
 
 /// Finds the relation with this OID. Catalog functions call this for each row, so it must be fast. Objects
-/// with an id in the catalog are found by this id. Only for other indexes and partitions, all tables are
-/// searched.
+/// with an id in the catalog are found by this id. For other indexes and partitions, all tables are searched.
 pub fn relation(catalog: &Catalog, oid: u32) -> Option<Relation<'_>> {
     if let Some(table) = catalog.table_ref(TableId(oid)) {
         return Some(Relation { oid, schema: &table.schema, name: &table.name, what: What::Table(table) });
@@ -272,7 +272,7 @@ pub fn relation(catalog: &Catalog, oid: u32) -> Option<Relation<'_>> {
     of_table.into_iter().find(|r| r.oid == oid)
 }
 
-/// The OID of a schema.
+/// Returns the OID of a schema.
 pub fn namespace(catalog: &Catalog, schema: &str) -> u32 {
     match schema {
         "pg_catalog" => ids::PG_CATALOG,
@@ -282,18 +282,18 @@ pub fn namespace(catalog: &Catalog, schema: &str) -> u32 {
     }
 }
 
-/// The OIDs of a table's parts, in their order.
+/// Returns the OIDs of a table's parts, in their order.
 pub fn parts_of(catalog: &Catalog, table: u32) -> Vec<u32> {
     let is_part = |r: &Relation<'_>| matches!(r.what, What::Part(of, _) if of.id.0 == table);
     relations(catalog).into_iter().filter(is_part).map(|r| r.oid).collect()
 }
 
-/// The type of a sequence's values.
+/// Returns the type of a sequence's values.
 pub fn sequence_type(sequence: &SequenceDef) -> Ty {
     Typed::of_column(sequence.data_type).ty
 }
 
-/// The id of a relation in the catalog, if it has one.
+/// Returns the id of a relation in the catalog, if it has one.
 pub fn object_of(r: &Relation<'_>) -> Option<ObjectId> {
     match r.what {
         What::Table(t) => Some(t.id.into()),

@@ -1,6 +1,6 @@
 //! Shows names of OIDs, and access control lists, as text.
 //!
-//! This module knows nothing about definitions (`definitions`) and system tables.
+//! This module does not know definitions (`definitions`) or system tables.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::ty::{Ty, Typed};
 /// The role that means the owner of the database.
 pub const DATABASE_OWNER: &str = "pg_database_owner";
 
-/// The name of a role by its OID, as `pg_get_userbyid` returns it.
+/// Returns the name of a role by its OID, as `pg_get_userbyid` returns it.
 pub fn role_name(catalog: &Catalog, oid: u32) -> String {
     if oid == ids::DATABASE_OWNER {
         return DATABASE_OWNER.to_owned();
@@ -27,13 +27,13 @@ pub fn role_name(catalog: &Catalog, oid: u32) -> String {
     role.map_or_else(|| format!("unknown (OID={oid})"), |role| role.name.clone())
 }
 
-/// The name of a relation, as regclass shows it.
+/// Returns the name of a relation, as regclass shows it.
 pub fn relation_name(catalog: &Catalog, oid: u32, path: &Path) -> Option<String> {
     let r = relation(catalog, oid)?;
     Some(path.shown(catalog, r.schema, r.name))
 }
 
-/// A schema's name.
+/// Returns a schema's name.
 pub fn namespace_name(catalog: &Catalog, oid: u32) -> Option<String> {
     Some(match oid {
         ids::PG_CATALOG => "pg_catalog".to_owned(),
@@ -43,7 +43,8 @@ pub fn namespace_name(catalog: &Catalog, oid: u32) -> Option<String> {
     })
 }
 
-/// The name of a type with its modifier, as `format_type` writes it. `???` if there is no such type.
+/// Returns the name of a type with its modifier, as `format_type` writes it, or `???` if there is no such
+/// type.
 pub fn type_name(oid: u32, typmod: i32) -> String {
     if oid == 0 {
         return "-".to_owned();
@@ -69,8 +70,8 @@ pub fn type_name(oid: u32, typmod: i32) -> String {
     }
 }
 
-/// The name of a type with digits, such as `timestamp(3) without time zone`. The digits follow the first
-/// word.
+/// Returns the name of a type with digits, such as `timestamp(3) without time zone`. The digits follow the
+/// first word.
 fn with_digits(t: Typed) -> String {
     if let Some(fields) = t.fields() {
         let name = fields.name();
@@ -84,7 +85,7 @@ fn with_digits(t: Typed) -> String {
     }
 }
 
-/// The B-tree operator class that an index on this type has.
+/// Returns the B-tree operator class that an index on this type has.
 pub fn operator_class(t: ColumnType) -> u32 {
     OPERATOR_CLASSES.iter().find(|(_, ty, ..)| *ty == class_type(t)).map_or(0, |(oid, ..)| *oid)
 }
@@ -117,13 +118,13 @@ pub const OPERATOR_CLASSES: [(u32, Ty, &str, u32); 17] = [
     (1981, Ty::Oid, "oid_ops", 1989),
 ];
 
-/// The comment on a relation or one of its columns.
+/// Returns the comment on a relation or one of its columns.
 pub fn relation_comment(catalog: &Catalog, oid: u32, column: Option<usize>) -> Option<String> {
     let r = relation(catalog, oid)?;
     catalog.about(object_of(&r)?)?.comment(column).map(str::to_owned)
 }
 
-/// The column `relacl`. NULL if nothing was granted.
+/// Returns the value of the column `relacl`. It is NULL if nothing was granted.
 pub fn grants(catalog: &Catalog, r: &Relation<'_>) -> Value {
     match r.what {
         What::Index(_) | What::System(_) => Value::Null,
@@ -131,7 +132,7 @@ pub fn grants(catalog: &Catalog, r: &Relation<'_>) -> Value {
     }
 }
 
-/// The access list of an object.
+/// Returns the access list of an object.
 pub fn acl(catalog: &Catalog, object: ObjectId) -> Value {
     let Some(grants) = catalog.about(object).and_then(|about: &Arc<About>| about.grants.as_ref()) else {
         return Value::Null;
@@ -140,8 +141,8 @@ pub fn acl(catalog: &Catalog, object: ObjectId) -> Value {
     list(ColumnType::Text, shown.iter().map(|item| Datum::Text(item)))
 }
 
-/// The access list of a schema. For the schema `public` it is never NULL, and shows the role that means the
-/// owner of the database.
+/// Returns the access list of a schema. For the schema `public` it is never NULL, and shows the role that
+/// means the owner of the database.
 pub fn schema_acl(catalog: &Catalog, schema: &SchemaDef, owner: ObjectId) -> Value {
     if owner != predefined::DATABASE_OWNER {
         return acl(catalog, schema.id);
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
     use crate::oid;
 
-    /// Answers of PostgreSQL 15.
+    /// The expected names are those of PostgreSQL 15.
     #[test]
     fn types_are_named_as_format_type_does() {
         for (type_oid, typmod, expected) in [

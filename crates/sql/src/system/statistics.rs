@@ -4,13 +4,13 @@
 //! Invariants
 //! 1. Counters start at zero when the database is opened. Reading them never waits.
 //!
-//! This module knows nothing about the code that counts.
+//! This module does not know the code that counts.
 
 use varve_engine::{DatabaseStats, Value};
 
 use super::{Fill, Rows, SystemContext, SystemTable, oid, table, text};
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "varve_compression" => compression,
@@ -24,7 +24,7 @@ pub fn fill(name: &str) -> Option<Fill> {
     })
 }
 
-/// The table that SHOW with this name shows.
+/// Returns the table that SHOW with this name shows.
 pub fn shown_by(name: &str) -> Option<&'static SystemTable> {
     let name = match name {
         "durability" => "varve_durability",
@@ -43,8 +43,8 @@ fn count(value: u64) -> Value {
     Value::Int8(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-/// Tables with their indexes: their storage options, the space of their pages uncompressed and in the data
-/// files, and the bytes written for them.
+/// Lists tables with their indexes. Shows their storage options, the space of their pages uncompressed and in
+/// the data files, and the bytes written for them.
 fn compression(world: &SystemContext, rows: &mut Rows<'_>) {
     let engine = &world.engine;
     let (Ok(sizes), Ok(savings)) = (engine.sizes(), engine.savings()) else { return };
@@ -94,7 +94,7 @@ fn io(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The trace of single requests to the devices, which the setting `trace_entries` switches on.
+/// Lists the trace of single requests to the devices, which the setting `trace_entries` switches on.
 fn io_trace(world: &SystemContext, rows: &mut Rows<'_>) {
     for device in world.engine.io_traces() {
         for entry in &device.entries {
@@ -127,7 +127,8 @@ fn levels(world: &SystemContext, rows: &mut Rows<'_>) {
     tables_level(world, rows);
 }
 
-/// The file of tables in persistent memory: bytes of the whole, and of each partition that has had a table.
+/// Shows the file of tables in persistent memory: the bytes of the whole file, and of each partition that has
+/// had a table.
 fn tables_level(world: &SystemContext, rows: &mut Rows<'_>) {
     let Some(region) = world.engine.tables_region() else { return };
     let mut add = |part: Option<&str>, name: &'static str, value: u64| {
@@ -154,7 +155,7 @@ fn nvm(world: &SystemContext, rows: &mut Rows<'_>) {
     tables_file(world, rows);
 }
 
-/// The file with tables, tables.varve.
+/// Shows the file with tables, tables.varve.
 fn tables_file(world: &SystemContext, rows: &mut Rows<'_>) {
     let Some(tables) = world.engine.tables_region() else { return };
     let region = tables.allocator().region();
@@ -178,7 +179,7 @@ fn tables_file(world: &SystemContext, rows: &mut Rows<'_>) {
     ]);
 }
 
-/// The file with pages and log, nvm.varve.
+/// Shows the file with pages and log, nvm.varve.
 fn pages_and_log(world: &SystemContext, rows: &mut Rows<'_>) {
     let Some(nvm) = world.engine.pager().nvm() else { return };
     let (cell, lines) = (nvm.facts.cell, nvm.tally.written_back_lines);

@@ -1,4 +1,4 @@
-//! What system tables and functions show about tablespaces.
+//! The facts about tablespaces that system tables and functions show.
 //!
 //! This module does not know which roles may make tablespaces.
 
@@ -43,22 +43,23 @@ impl Note {
     }
 }
 
-/// The owner of a tablespace.
+/// Returns the owner of a tablespace.
 pub fn owner_of(tablespace: &Tablespace) -> ObjectId {
     Note::of(tablespace).owner
 }
 
-/// The tablespace with this OID, if CREATE TABLESPACE has made it.
+/// Returns the tablespace with this OID, if CREATE TABLESPACE has made it.
 pub fn with_oid(world: &SystemContext, number: u32) -> Option<Tablespace> {
     world.engine.tablespace(ids::tablespace_of(number)?)
 }
 
-/// The tablespace of this name, if CREATE TABLESPACE has made it.
+/// Returns the tablespace of this name, if CREATE TABLESPACE has made it.
 pub fn named(world: &SystemContext, name: &str) -> Option<Tablespace> {
     world.engine.tablespace_named(name)
 }
 
-/// The tablespace of a relation. `None` means `pg_default`. The index of a primary key is where the rows are.
+/// Returns the tablespace of a relation. `None` means `pg_default`. The index of a primary key is in the
+/// tablespace of the rows.
 fn of(relation: &Relation<'_>) -> Option<SpaceId> {
     match relation.what {
         What::Table(table) | What::Part(table, _) => table.storage.tablespace,
@@ -71,12 +72,12 @@ fn of(relation: &Relation<'_>) -> Option<SpaceId> {
     }
 }
 
-/// The column `reltablespace`: 0 means the tablespace of the database.
+/// Returns the value of the column `reltablespace`. 0 means the tablespace of the database.
 pub(super) fn oid_of(relation: &Relation<'_>) -> Value {
     oid(of(relation).map_or(0, ids::tablespace))
 }
 
-/// The name of the tablespace of a relation; NULL means the tablespace of the database.
+/// Returns the name of the tablespace of a relation. NULL means the tablespace of the database.
 pub(super) fn name_of(world: &SystemContext, relation: &Relation<'_>) -> Value {
     let found = of(relation).and_then(|id| world.engine.tablespace(id));
     found.map_or(Value::Null, |one| text(one.name))

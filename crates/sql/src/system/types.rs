@@ -30,23 +30,23 @@ pub struct TypeRow {
     pub storage: char,
     /// `typcollation`
     pub collation: u32,
-    /// OID and name of `typinput`, `typoutput`, `typreceive`, `typsend`; 0 and `-` for none.
+    /// OID and name of `typinput`, `typoutput`, `typreceive`, `typsend`, with 0 and `-` for none.
     pub functions: [(u32, &'static str); 4],
 }
 
-/// All rows, sorted by OID.
+/// Returns all rows, sorted by OID.
 pub fn types() -> &'static [TypeRow] {
     static TYPES: LazyLock<Vec<TypeRow>> =
         LazyLock::new(|| include_str!("types.txt").lines().filter_map(read).collect());
     &TYPES
 }
 
-/// The type with this OID.
+/// Returns the type with this OID.
 pub fn type_row(oid: u32) -> Option<&'static TypeRow> {
     types().iter().find(|t| t.oid == oid)
 }
 
-/// The type of this name.
+/// Returns the type of this name.
 pub fn type_named(name: &str) -> Option<&'static TypeRow> {
     types().iter().find(|t| t.name == name)
 }

@@ -12,7 +12,7 @@ use crate::activity::State;
 use crate::rights::Holder;
 use crate::system_settings::SystemSetting;
 
-/// The code for the tables of this file.
+/// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "pg_settings" => pg_settings,
@@ -23,7 +23,7 @@ pub fn fill(name: &str) -> Option<Fill> {
     })
 }
 
-/// The description of a setting, with its fields in the order of the file.
+/// Returns the description of a setting, with its fields in the order of the file.
 pub fn described(name: &str) -> Option<[&'static str; 8]> {
     let name = name.to_lowercase();
     let fields = |line: &'static str| {
@@ -63,7 +63,7 @@ fn words(words: &[&str]) -> Value {
     list(ColumnType::Text, words.iter().map(|word| Datum::Text(word)))
 }
 
-/// A setting of the process, which ALTER SYSTEM changes.
+/// Shows a setting of the process, which ALTER SYSTEM changes.
 fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
     let bound = |bound: Option<u64>| bound.map_or(Value::Null, |bound| text(bound.to_string()));
     rows.add([
@@ -84,8 +84,8 @@ fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
     ]);
 }
 
-/// Locks of tables and other objects, and of transactions. A transaction that waits for a row is shown as
-/// waiting for the transaction that has the row.
+/// Lists the locks of tables and other objects, and of transactions. A transaction that waits for a row is
+/// shown as waiting for the transaction that has the row.
 fn pg_locks(world: &SystemContext, rows: &mut Rows<'_>) {
     for lock in world.engine.locks() {
         let of = match lock.owner {
@@ -124,7 +124,7 @@ fn pg_locks(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The database of a locked object. 0 for an object that all databases share.
+/// Returns the database of a locked object, or 0 for an object that all databases share.
 fn database_of(world: &SystemContext, object: ObjectId) -> u32 {
     let catalog = &world.catalog;
     if catalog.role_by_id(object).is_some() || catalog.database_by_id(object).is_some() {
@@ -133,7 +133,7 @@ fn database_of(world: &SystemContext, object: ObjectId) -> u32 {
     catalog.database_of(object).map_or(0, |database| database.0)
 }
 
-/// The kind of a locked object, in the words of pg_locks and pg_stat_activity.
+/// Returns the kind of a locked object, in the words of pg_locks and pg_stat_activity.
 fn lock_type(world: &SystemContext, lock: &LockInfo) -> &'static str {
     match lock.on {
         Locked::Whole(_) => "virtualxid",
@@ -149,7 +149,7 @@ fn virtual_id((place, serial): LockOwner) -> String {
     format!("{}/{serial}", place + 1)
 }
 
-/// The system table that lists a schema or role. `None` for relations.
+/// Returns the system table that lists a schema or role, or `None` for relations.
 fn class_of(world: &SystemContext, object: ObjectId) -> Option<u32> {
     let of = |name| super::table("pg_catalog", name).map(|t| t.oid);
     if world.catalog.schemas().any(|s| s.id == object) {

@@ -4,20 +4,20 @@
 //! 1. Both tables are sorted. If the offset of an abbreviation has changed over the years, the abbreviation
 //!    refers to a time zone, not to an offset.
 
-/// The offset of an abbreviation (in lower case), in seconds east of UTC.
+/// Returns the offset of an abbreviation (in lower case), in seconds east of UTC.
 pub(super) fn offset_of(abbreviation: &str) -> Option<i32> {
     let at = ABBREVIATIONS.binary_search_by_key(&abbreviation, |(name, _)| name).ok()?;
     Some(ABBREVIATIONS[at].1)
 }
 
-/// For an abbreviation whose offset has changed: the abbreviation, and the time zone with its offsets over
-/// time.
+/// Returns the abbreviation, and the time zone with its offsets over time, if the offset of the abbreviation
+/// has changed.
 pub(super) fn zone_of(abbreviation: &str) -> Option<(&'static str, &'static str)> {
     let at = CHANGED.binary_search_by_key(&abbreviation, |(name, _)| name).ok()?;
     Some(CHANGED[at])
 }
 
-/// All abbreviations, in lower case.
+/// Returns all abbreviations, in lower case.
 pub(super) fn all() -> impl Iterator<Item = &'static str> {
     ABBREVIATIONS.iter().map(|(name, _)| *name).chain(CHANGED.iter().map(|(name, _)| *name))
 }

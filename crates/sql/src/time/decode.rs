@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! 1. The meaning of a field depends only on earlier fields.
-//! 2. Ranges are checked at the end, because the order of day, month and year is only known then.
+//! 2. Ranges are checked at the end, because only then is the order of day, month and year known.
 //!
 //! This module does not know types, their ranges, or texts of errors. The behaviour is that of
 //! `DecodeDateTime` and `DecodeTimeOnly` in PostgreSQL's `datetime.c`.
@@ -33,7 +33,7 @@ const CLOCK: u16 = HOUR | MINUTE | SECOND;
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Why fields are not a valid date or time.
+/// The reason why fields are not a valid date or time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Bad {
     /// The fields do not fit together.
@@ -184,12 +184,12 @@ impl Decoded {
         if needs_date && decoded.mask & DATE != DATE { Err(Bad::Format) } else { Ok(decoded) }
     }
 
-    /// Days since 2000-01-01.
+    /// Returns the days since 2000-01-01.
     pub(super) fn days(&self) -> i64 {
         days_of(self.year, self.month as u32, self.day as u32)
     }
 
-    /// Microseconds of the day.
+    /// Returns the microseconds of the day.
     pub(super) fn time_us(&self) -> i64 {
         self.hour * HOUR_US + self.minute * MINUTE_US + self.second * SECOND_US + self.fraction_us
     }

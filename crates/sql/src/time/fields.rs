@@ -1,4 +1,5 @@
-//! The type modifier of an interval: which fields it keeps, and how many digits of a second.
+//! The type modifier of an interval. It says which fields the interval keeps, and how many digits of a
+//! second.
 //!
 //! The catalog stores the modifier in one byte: the number of digits (7 for all digits), plus eight times the
 //! index in `FIELDS`.
@@ -79,12 +80,12 @@ impl IntervalFields {
         IntervalFields { place, digits: (digits <= DIGITS_MAX).then_some(digits) }
     }
 
-    /// The byte that the catalog stores.
+    /// Returns the byte that the catalog stores.
     pub fn code(self) -> u8 {
         self.place * 8 + self.digits.unwrap_or(ALL_DIGITS)
     }
 
-    /// Reads PostgreSQL's modifier. `None` if there is no modifier.
+    /// Reads PostgreSQL's modifier. Returns `None` if there is no modifier.
     pub fn of_typmod(typmod: i32) -> Option<IntervalFields> {
         if typmod < 0 {
             return None;
@@ -94,28 +95,28 @@ impl IntervalFields {
         Some(IntervalFields { place: place_of(typmod >> 16)?, digits })
     }
 
-    /// PostgreSQL's modifier for this type.
+    /// Returns PostgreSQL's modifier for this type.
     pub fn typmod(self) -> i32 {
         FIELDS[usize::from(self.place)].0 << 16 | self.digits.map_or(NO_DIGITS, i32::from)
     }
 
-    /// Whether the type drops some fields.
+    /// Returns whether the type drops some fields.
     pub fn is_partial(self) -> bool {
         self.place != 0
     }
 
-    /// The number of digits of a second, if the type has one.
+    /// Returns the number of digits of a second, if the type has one.
     pub fn digits(self) -> Option<u8> {
         self.digits
     }
 
-    /// The text of the modifier, such as `year to month`, `second(2)` or `(3)`.
+    /// Returns the text of the modifier, such as `year to month`, `second(2)` or `(3)`.
     pub fn name(self) -> String {
         let digits = self.digits.map_or(String::new(), |digits| format!("({digits})"));
         format!("{}{digits}", FIELDS[usize::from(self.place)].1)
     }
 
-    /// The smallest field.
+    /// Returns the smallest field.
     pub(super) fn last(self) -> LastField {
         let mask = FIELDS[usize::from(self.place)].0;
         let smallest = [
@@ -128,13 +129,13 @@ impl IntervalFields {
         smallest.into_iter().find(|(bit, _)| mask & bit != 0).map_or(LastField::Year, |(_, last)| last)
     }
 
-    /// Whether the fields are MINUTE TO SECOND, so that `2:03` means minutes and seconds.
+    /// Returns whether the fields are MINUTE TO SECOND, so that `2:03` means minutes and seconds.
     pub(super) fn is_minute_to_second(self) -> bool {
         FIELDS[usize::from(self.place)].0 == MINUTE | SECOND
     }
 
-    /// The interval without units below the smallest field, rounded to the digits. Units above the largest
-    /// field stay.
+    /// Returns the interval without units below the smallest field, rounded to the digits. Units above the
+    /// largest field stay.
     pub fn fit(self, iv: Interval) -> Result<Interval> {
         let below = |unit: i64| Interval { micros: iv.micros / unit * unit, ..iv };
         Ok(match self.last() {

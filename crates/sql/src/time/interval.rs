@@ -14,12 +14,12 @@ use super::{
 };
 use crate::error::Result;
 
-/// The negated interval. Fails with 22008 if it is out of range.
+/// Returns the negated interval. Fails with 22008 if it is out of range.
 pub fn negate_interval(iv: Interval) -> Result<Interval> {
     iv.negate().ok_or_else(interval_range)
 }
 
-/// The sum of two intervals. Fails with 22008 if it is out of range.
+/// Returns the sum of two intervals. Fails with 22008 if it is out of range.
 pub fn add_intervals(a: Interval, b: Interval) -> Result<Interval> {
     a.plus(b).ok_or_else(interval_range)
 }
@@ -88,7 +88,7 @@ pub fn write_interval(iv: Interval, style: IntervalStyle, out: &mut Vec<u8>) {
     }
 }
 
-/// The years, months, days, hours, minutes and microseconds of an interval, each with its sign.
+/// Returns the years, months, days, hours, minutes and microseconds of an interval, each with its sign.
 fn parts(iv: Interval) -> [i64; 6] {
     let (months, us) = (i64::from(iv.months), iv.micros);
     let hour_us = 3_600_000_000;
@@ -195,7 +195,7 @@ fn write_postgres(iv: Interval, out: &mut Vec<u8>) {
     }
 }
 
-/// The integer part, if it fits.
+/// Returns the integer part, if it fits.
 pub(super) fn whole(amount: f64) -> Option<i32> {
     let whole = amount.trunc();
     (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&whole).then_some(whole as i32)

@@ -7,7 +7,7 @@
 //!    PostgreSQL's range.
 //! 3. The calendar is the proleptic Gregorian calendar. Year 0 is 1 BC.
 //!
-//! This module knows nothing about sessions. The caller passes the time zone as a `Zone`. Algorithms: Howard
+//! This module does not know sessions. The caller passes the time zone as a `Zone`. Algorithms: Howard
 //! Hinnant, "chrono-compatible low-level date algorithms".
 
 mod abbreviations;
@@ -57,13 +57,13 @@ const HOUR_US: i64 = 60 * MINUTE_US;
 /// A minute, in microseconds.
 const MINUTE_US: i64 = 60_000_000;
 
-/// The current time, in microseconds since 2000-01-01 UTC.
+/// Returns the current time, in microseconds since 2000-01-01 UTC.
 pub fn clock_us() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since.as_secs() as i64 * 1_000_000 + i64::from(since.subsec_micros()) - UNIX_SHIFT_US
 }
 
-/// The days from 2000-01-01 to a civil date. The date must be valid.
+/// Returns the days from 2000-01-01 to a civil date. The date must be valid.
 pub fn days_of(year: i64, month: u32, day: u32) -> i64 {
     let y = if month <= 2 { year - 1 } else { year };
     let era = y.div_euclid(400);
@@ -74,7 +74,7 @@ pub fn days_of(year: i64, month: u32, day: u32) -> i64 {
     era * 146_097 + day_of_era - 719_468 - EPOCH_SHIFT_DAYS
 }
 
-/// The year, month and day that are this number of days after 2000-01-01.
+/// Returns the year, month and day that are this number of days after 2000-01-01.
 pub fn civil_of(days: i64) -> (i64, u32, u32) {
     let z = days + EPOCH_SHIFT_DAYS + 719_468;
     let era = z.div_euclid(146_097);
@@ -87,12 +87,12 @@ pub fn civil_of(days: i64) -> (i64, u32, u32) {
     (yoe + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The abbreviations of time zones, in lower case.
+/// Returns the abbreviations of time zones, in lower case.
 pub fn zone_abbreviations() -> impl Iterator<Item = &'static str> {
     abbreviations::all()
 }
 
-/// The number of days in a month.
+/// Returns the number of days in a month.
 pub fn month_len(year: i64, month: u32) -> u32 {
     match month {
         4 | 6 | 9 | 11 => 30,
@@ -126,22 +126,22 @@ fn round_us(us: i64, digits: u8) -> Option<i64> {
     us.checked_add(half).map(|us| us / unit * unit)
 }
 
-/// Whether a timestamp is one of the infinities.
+/// Returns whether a timestamp is one of the infinities.
 pub fn is_infinite(ts: i64) -> bool {
     ts == i64::MAX || ts == i64::MIN
 }
 
-/// Error 22008: the timestamp is out of range.
+/// Returns the error 22008: the timestamp is out of range.
 pub fn timestamp_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range")
 }
 
-/// Error 22008: the interval is out of range.
+/// Returns the error 22008: the interval is out of range.
 pub fn interval_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_OVERFLOW, "interval out of range")
 }
 
-/// Error 22008: the date is out of range.
+/// Returns the error 22008: the date is out of range.
 pub fn date_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_OVERFLOW, "date out of range")
 }
@@ -156,7 +156,7 @@ pub fn check_timestamp(us: i64) -> Option<i64> {
     (DATE_MIN * DAY_US..TIMESTAMP_END).contains(&us).then_some(us)
 }
 
-/// The timestamp of midnight of a date.
+/// Returns the timestamp of midnight of a date.
 pub fn date_to_timestamp(days: i32) -> Result<i64> {
     match days {
         i32::MAX => Ok(i64::MAX),
@@ -168,7 +168,7 @@ pub fn date_to_timestamp(days: i32) -> Result<i64> {
     }
 }
 
-/// The day of a timestamp.
+/// Returns the day of a timestamp.
 pub fn timestamp_to_date(ts: i64) -> i32 {
     match ts {
         i64::MAX => i32::MAX,

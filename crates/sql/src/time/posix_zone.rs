@@ -3,7 +3,7 @@
 //! The reading is as lenient as PostgreSQL's `tzparse`: a name may be empty or have any characters, and rules
 //! may be missing.
 //!
-//! This module knows nothing about names of the tz database.
+//! This module does not know names of the tz database.
 
 use jiff::tz::TimeZone;
 
@@ -76,8 +76,8 @@ fn number(text: &str, max: i32) -> Option<(i32, &str)> {
     digits.parse().ok().filter(|number| *number <= max).map(|number| (number, rest))
 }
 
-/// The name in a form that the library accepts. Other characters are dropped, because the name is never
-/// shown.
+/// Returns the name in a form that the library accepts. Other characters are dropped, because the name is
+/// never shown.
 fn quoted(name: &str) -> String {
     let plain = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '+'));
     format!("<{:-<NAME_CHARS_MIN$}>", plain.collect::<String>())

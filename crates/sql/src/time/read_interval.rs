@@ -19,7 +19,7 @@ use super::tokens::{self, Field, Kind};
 use super::{DAY_US, HOUR_US, interval_range, iso_interval, words};
 use crate::error::{Result, SqlError, SqlState};
 
-/// Why a text is not an interval: its form is wrong, or a field is out of its range.
+/// The reason why a text is not an interval: its form is wrong, or a field is out of its range.
 pub(super) enum Bad {
     Format,
     Range,
@@ -30,8 +30,8 @@ pub fn parse_interval(text: &str, style: IntervalStyle) -> Result<Interval> {
     parse_interval_of(text, style, IntervalFields::ALL)
 }
 
-/// Reads an interval of a type with these fields. They decide the unit of a number without one. Units that
-/// the type does not keep are read, too. `fit` drops them.
+/// Reads an interval of a type with these fields. The fields decide the unit of a number without a unit.
+/// Units that the type does not keep are read, too, and `fit` drops them.
 pub fn parse_interval_of(text: &str, style: IntervalStyle, kept: IntervalFields) -> Result<Interval> {
     let fields = tokens::fields(text);
     let read = match &fields {
@@ -223,7 +223,7 @@ impl Unit {
     pub(super) const MINUTE: Unit = Unit::Micros(60_000_000);
     pub(super) const SECOND: Unit = Unit::Micros(1_000_000);
 
-    /// The unit of a number without a unit.
+    /// Returns the unit of a number without a unit.
     fn smallest_of(kept: IntervalFields) -> Unit {
         match kept.last() {
             LastField::Year => Unit::YEAR,
@@ -254,7 +254,7 @@ impl Unit {
         })
     }
 
-    /// The bit of a unit.
+    /// Returns the bit of a unit.
     fn field(self) -> u16 {
         1 << match self {
             Unit::Micros(1) => 0,
@@ -290,7 +290,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Adds an amount. `None` if a part leaves its range.
+    /// Adds an amount. Returns `None` if a part leaves its range.
     pub(super) fn add(&mut self, amount: Amount, unit: Unit) -> Option<()> {
         let Amount { whole: count, fraction } = amount;
         let times = |unit: i64| i32::try_from(count.checked_mul(unit)?).ok();

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. `read` reads the written text back as the same value, if the style is the same.
 //!
-//! This module knows nothing about intervals (`interval`).
+//! This module does not know intervals (`interval`).
 
 use super::style::{DateOrder, DateOutput, DateStyle, TimeForms};
 use super::{DAY_US, civil_of};
@@ -25,7 +25,7 @@ pub fn write_date(days: i32, style: DateStyle, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the date. Returns whether it is BC, because this suffix comes last.
+/// Appends the date without the suffix BC, which comes last. Returns whether the date is BC.
 fn write_day(days: i64, style: DateStyle, out: &mut Vec<u8>) -> bool {
     let (year, month, day) = civil_of(days);
     let days_first = style.order == DateOrder::Dmy;

@@ -40,7 +40,7 @@ pub struct DateStyle {
     pub order: DateOrder,
 }
 
-/// Why a text is not a value of DateStyle.
+/// The reason why a text is not a value of DateStyle.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoDateStyle {
     /// A word is not a style.
@@ -53,8 +53,8 @@ impl DateStyle {
     /// The style `ISO, MDY`.
     pub const ISO: DateStyle = DateStyle { output: DateOutput::Iso, order: DateOrder::Mdy };
 
-    /// The style described by a list of words. Parts without a word stay as in `before`; `reset` is the
-    /// meaning of DEFAULT.
+    /// Returns the style described by a list of words. Parts without a word stay as in `before`. `reset` is
+    /// the meaning of DEFAULT.
     pub fn of_setting(value: &str, before: DateStyle, reset: DateStyle) -> Result<DateStyle, NoDateStyle> {
         let (mut output, mut order) = (None, None);
         let mut fallback = before;
@@ -78,7 +78,7 @@ impl DateStyle {
         Ok(DateStyle { output: output.unwrap_or(fallback.output), order: order.unwrap_or(fallback.order) })
     }
 
-    /// The text that SHOW prints.
+    /// Returns the text that SHOW prints.
     pub const fn name(self) -> &'static str {
         use {DateOrder::*, DateOutput::*};
         match (self.output, self.order) {
@@ -137,7 +137,7 @@ pub enum IntervalStyle {
 }
 
 impl IntervalStyle {
-    /// The style of this name, in upper or lower case.
+    /// Returns the style of this name, in upper or lower case.
     pub fn of_setting(value: &str) -> Option<IntervalStyle> {
         Some(match value.to_ascii_lowercase().as_str() {
             "postgres" => IntervalStyle::Postgres,
@@ -149,7 +149,7 @@ impl IntervalStyle {
     }
 }
 
-/// How times are written.
+/// The forms in which times are written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeForms {
     /// The time zone.
@@ -164,7 +164,7 @@ pub struct TimeForms {
 pub static PLAIN: TimeForms = TimeForms::of_zone(Zone::UTC);
 
 impl TimeForms {
-    /// The styles that a session begins with, in this zone.
+    /// Returns the styles that a session begins with, in this zone.
     pub const fn of_zone(zone: Zone) -> TimeForms {
         TimeForms { zone, dates: DateStyle::ISO, intervals: IntervalStyle::Postgres }
     }
@@ -179,23 +179,23 @@ pub struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// `clock` is the start of the transaction, in microseconds since 2000-01-01 UTC. It is set at the first
-    /// use.
+    /// Returns settings with this clock. `clock` is the start of the transaction, in microseconds since
+    /// 2000-01-01 UTC. It is set at the first use.
     pub const fn new(forms: &'a TimeForms, clock: &'a Cell<Option<i64>>) -> Reading<'a> {
         Reading { forms, clock: Some(clock) }
     }
 
-    /// Reads with these forms. `now` means the time of reading.
+    /// Returns settings with these forms. `now` means the time of reading.
     pub const fn of(forms: &'a TimeForms) -> Reading<'a> {
         Reading { forms, clock: None }
     }
 
-    /// Reads in UTC, in ISO form.
+    /// Returns settings for UTC and ISO form.
     pub fn plain() -> Reading<'static> {
         Reading::of(&PLAIN)
     }
 
-    /// The value of `now`, in microseconds since 2000-01-01 UTC.
+    /// Returns the value of `now`, in microseconds since 2000-01-01 UTC.
     pub fn now_us(&self) -> i64 {
         let now = self.clock.and_then(Cell::get).unwrap_or_else(super::clock_us);
         if let Some(clock) = self.clock {

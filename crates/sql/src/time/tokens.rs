@@ -43,7 +43,7 @@ struct Tokens<'t> {
     rest: &'t [u8],
 }
 
-/// Splits a text into fields. `None` if a character belongs to no field.
+/// Splits a text into fields. Returns `None` if a character belongs to no field.
 pub(super) fn fields(text: &str) -> Option<Vec<Field>> {
     if text.len() > TEXT_MAX {
         return None;

@@ -9,15 +9,15 @@ pub(super) enum Word {
     Month(i64),
     /// A day of the week, which is ignored.
     Weekday,
-    /// PM, or AM (false).
+    /// PM (true) or AM (false).
     Half(bool),
-    /// BC, or AD (false).
+    /// BC (true) or AD (false).
     Era(bool),
     /// A time that has a name.
     Named(Named),
     /// The meaning of the next number.
     Label(Label),
-    /// Daylight saving time: adds one hour to the time zone before it.
+    /// Daylight saving time, which adds one hour to the time zone before it.
     Daylight,
     /// A word that is ignored: `at`, `on`.
     Filler,
@@ -59,7 +59,7 @@ pub(super) enum Label {
 /// The number of letters of a word that count.
 const WORD_LEN_MAX: usize = 10;
 
-/// The meaning of a word in lower case.
+/// Returns the meaning of a word in lower case.
 pub(super) fn of(word: &str) -> Option<Word> {
     let word = word.get(..WORD_LEN_MAX).unwrap_or(word);
     if let Some(month) = month(word) {

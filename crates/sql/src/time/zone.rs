@@ -7,8 +7,7 @@
 //!    earlier year, 400 years or a multiple of 400 years before.
 //! 3. Offsets count seconds east. Only offsets inside POSIX rules count west.
 //!
-//! This module knows nothing about the session's setting. The program contains the tz database (decision
-//! 0605).
+//! This module does not know the session's setting. The program contains the tz database (decision 0605).
 
 use std::sync::LazyLock;
 
@@ -47,13 +46,13 @@ impl Zone {
     /// UTC
     pub const UTC: Zone = Zone::Fixed(0);
 
-    /// The time zone that AT TIME ZONE names: an abbreviation, a name, or POSIX rules.
+    /// Returns the time zone that AT TIME ZONE names: an abbreviation, a name, or POSIX rules.
     pub fn of_expression(text: &str) -> Option<Zone> {
         let by_abbreviation = Zone::of_abbreviation(&text.to_ascii_lowercase());
         by_abbreviation.or_else(|| named(text).map(|(zone, _)| zone))
     }
 
-    /// The zone of an abbreviation in lower case.
+    /// Returns the zone of an abbreviation in lower case.
     pub fn of_abbreviation(lower: &str) -> Option<Zone> {
         if let Some(offset) = abbreviations::offset_of(lower) {
             return Some(Zone::Fixed(offset));
@@ -62,14 +61,14 @@ impl Zone {
         DATABASE.get(zone).ok().map(|zone| Zone::Abbreviation(abbreviation, zone))
     }
 
-    /// Whether the offset depends on the date.
+    /// Returns whether the offset depends on the date.
     pub fn has_changed(&self) -> bool {
         let Zone::Rules(rules) = self else { return false };
         let first = rules.to_offset(jiff::Timestamp::MIN);
         rules.following(jiff::Timestamp::MIN).any(|change| change.offset() != first)
     }
 
-    /// The offset at a moment, in seconds east of UTC.
+    /// Returns the offset at a moment, in seconds east of UTC.
     #[inline]
     pub fn offset_at(&self, utc_us: i64) -> i32 {
         match self {
@@ -82,7 +81,8 @@ impl Zone {
         }
     }
 
-    /// The abbreviation of the time zone at a moment, such as EDT. For a fixed offset, its digits.
+    /// Returns the abbreviation of the time zone at a moment, such as EDT. For a fixed offset, the result is
+    /// its digits.
     pub fn abbreviation_at(&self, utc_us: i64) -> String {
         match self {
             Zone::Fixed(0) => "UTC".to_owned(),
@@ -94,14 +94,14 @@ impl Zone {
         }
     }
 
-    /// Whether daylight saving time is in effect at a moment.
+    /// Returns whether daylight saving time is in effect at a moment.
     pub fn saves_daylight_at(&self, utc_us: i64) -> bool {
         let (Zone::Rules(rules) | Zone::Abbreviation(_, rules)) = self else { return false };
         let moment = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US);
         moment.is_ok_and(|moment| rules.to_offset_info(moment).dst().is_dst())
     }
 
-    /// All zones that have a name, in the order of their names.
+    /// Returns all zones that have a name, in the order of their names.
     pub fn all() -> Vec<(String, Zone)> {
         let named = |name: jiff::tz::TimeZoneName<'_>| {
             let zone = DATABASE.get(name.as_str()).ok()?;
@@ -112,7 +112,7 @@ impl Zone {
         all
     }
 
-    /// The offset for a local time, in seconds east of UTC.
+    /// Returns the offset for a local time, in seconds east of UTC.
     pub fn offset_at_local(&self, local_us: i64) -> i32 {
         match self {
             Zone::Fixed(offset) => *offset,
@@ -130,20 +130,20 @@ impl Zone {
         }
     }
 
-    /// The local time at a moment. Infinities stay unchanged.
+    /// Returns the local time at a moment. Infinities stay unchanged.
     pub fn to_local(&self, utc_us: i64) -> Result<i64> {
         moved(utc_us, i64::from(self.offset_at(utc_us)))
     }
 
-    /// The moment of a local time. Infinities stay unchanged.
+    /// Returns the moment of a local time. Infinities stay unchanged.
     pub fn to_utc(&self, local_us: i64) -> Result<i64> {
         moved(local_us, -i64::from(self.offset_at_local(local_us)))
     }
 }
 
-/// The offset that the abbreviation had at a moment or last before it. If it had none by then, the first
-/// offset after the moment. If the time zone has no change with this abbreviation, the offset of the time
-/// zone itself.
+/// Returns the offset that the abbreviation had at a moment or last before it. If it had no offset by then,
+/// returns the first offset after the moment. If the time zone has no change with this abbreviation, returns
+/// the offset of the time zone itself.
 fn abbreviated_offset_at(abbreviation: &str, rules: &TimeZone, utc_us: i64) -> i32 {
     let Ok(moment) = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US) else {
         return 0;
@@ -189,7 +189,7 @@ fn civil(us: i64) -> DateTime {
     .unwrap_or(DateTime::ZERO)
 }
 
-/// An offset as `+hh`, with minutes and seconds if they are not zero.
+/// Returns an offset as `+hh`, with minutes and seconds if they are not zero.
 pub(super) fn shown_offset(seconds: i32) -> String {
     let abs = seconds.unsigned_abs();
     let mut out = format!("{}{:02}", if seconds < 0 { '-' } else { '+' }, abs / 3600);
@@ -228,8 +228,8 @@ fn of_database(text: &str) -> Option<(Zone, String)> {
         }
         _ => {}
     }
-    // The tz database has all time zones a second time in this directory, without leap seconds. They are the
-    // same ones here.
+    // The tz database has all time zones a second time in this directory, without leap seconds. Both copies
+    // are the same here.
     if lower.starts_with(POSIX) {
         let (zone, spelled) =
             text.get(POSIX.len()..).filter(|rest| !is_of_machine(rest)).and_then(of_database)?;
@@ -240,14 +240,14 @@ fn of_database(text: &str) -> Option<(Zone, String)> {
     Some((Zone::Rules(found), spelled))
 }
 
-/// Whether a name cannot follow the prefix `posix/`, because the tz database has no such name in its
+/// Returns whether a name cannot follow the prefix `posix/`, because the tz database has no such name in its
 /// directories.
 fn is_of_machine(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower == "localtime" || lower.starts_with(POSIX)
 }
 
-/// The time zone of the machine.
+/// Returns the time zone of the machine.
 fn of_machine() -> Option<Zone> {
     let rules = std::fs::read("/etc/localtime").ok()?;
     TimeZone::tzif("localtime", &rules).ok().map(Zone::Rules)

@@ -1,13 +1,13 @@
-//! The setting TimeZone: which zone a text means, and how SHOW writes the zone.
+//! Reads the setting TimeZone, and writes the zone as SHOW does.
 //!
-//! This module knows nothing about the rules of zones.
+//! This module does not know the rules of zones.
 
 use super::zone::{named, shown_offset};
 use super::{IntervalStyle, Zone, parse_interval};
 use crate::error::Result;
 use crate::lexeme::BLANKS;
 
-/// The limit of offsets: they are smaller than a week.
+/// The limit of offsets, which are smaller than a week.
 const OFFSET_END_S: i32 = 168 * 3600;
 
 impl Zone {
@@ -40,13 +40,13 @@ fn hours(value: &str) -> Option<f64> {
     }
 }
 
-/// The text after the word INTERVAL.
+/// Returns the text after the word INTERVAL.
 fn after_interval(value: &str) -> Option<&str> {
     let (word, rest) = value.split_at_checked("interval".len())?;
     word.eq_ignore_ascii_case("interval").then_some(rest)
 }
 
-/// The text in quotes. `None` if there is anything else.
+/// Returns the text in quotes, or `None` if there is anything else.
 fn quoted(text: &str) -> Option<&str> {
     let inner = text.trim_start_matches(BLANKS).strip_prefix('\'')?.strip_suffix('\'')?;
     (!inner.contains('\'')).then_some(inner)

@@ -4,18 +4,18 @@
 
 use super::{Reg, Ty};
 
-/// Where a cast may be applied.
+/// The places where a cast may be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CastLevel {
-    /// In any expression.
+    /// The cast may be in any expression.
     Implicit,
-    /// When a value is stored into a column.
+    /// The cast may be applied when a value is stored into a column.
     Assignment,
-    /// Only where the statement writes the cast.
+    /// The cast is applied only where the statement writes it.
     Explicit,
 }
 
-/// The level of the cast from one type to another. `None` if there is no such cast.
+/// Returns the level of the cast from one type to another, or `None` if there is no such cast.
 pub fn cast_level(from: Ty, to: Ty) -> Option<CastLevel> {
     use CastLevel::{Assignment, Explicit, Implicit};
     if from == to || from == Ty::Unknown {
@@ -51,8 +51,8 @@ fn text_cast_level(to: Ty) -> CastLevel {
     }
 }
 
-/// The common type of two types for CASE, COALESCE, VALUES and similar constructs. It is the first type,
-/// unless only the first one can be cast to the second one implicitly (PostgreSQL manual, 10.5).
+/// Returns the common type of two types for CASE, COALESCE, VALUES and similar constructs. It is the first
+/// type, unless only the first one can be cast to the second one implicitly (PostgreSQL manual, 10.5).
 pub fn common(a: Ty, b: Ty) -> Option<Ty> {
     match (a, b) {
         (Ty::Unknown, t) | (t, Ty::Unknown) => Some(t),

@@ -37,7 +37,7 @@ fn element_of(t: &TypeName) -> Result<Typed> {
     })
 }
 
-/// Types without modifiers.
+/// Returns the type of this name, if it has no modifier.
 fn plain(name: &str) -> Option<Ty> {
     Some(match name {
         "bool" => Ty::Bool,
@@ -65,7 +65,7 @@ fn plain(name: &str) -> Option<Ty> {
     })
 }
 
-/// Error 42704: there is no type of this name.
+/// Returns the error 42704: there is no type of this name.
 fn no_type(t: &TypeName) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", t.name))
 }
@@ -76,7 +76,7 @@ const FOREIGN: [&str; 19] = [
     "polygon", "circle", "tsvector", "tsquery", "xml", "jsonb", "bit",
 ];
 
-/// Error 0A000 for a type that Varve does not have. `None` for other names.
+/// Returns the error 0A000 for a type that Varve does not have, or `None` for other names.
 fn foreign(name: &str) -> Option<SqlError> {
     let shown = match name {
         "timetz" => "time with time zone",
@@ -87,8 +87,8 @@ fn foreign(name: &str) -> Option<SqlError> {
     Some(SqlError::unsupported(format!("type {shown}")))
 }
 
-/// A type with digits of the second. More than six digits count as six. PostgreSQL does the same with a
-/// warning.
+/// Returns a type with digits of the second. More than six digits count as six. PostgreSQL does the same with
+/// a warning.
 fn moment_of(moment: Moment, digits: Option<i64>) -> Typed {
     Typed::of_column(match digits {
         Some(digits) => ColumnType::Rounded(moment, digits.clamp(0, 6) as u8),
@@ -111,8 +111,8 @@ fn invalid_interval() -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid INTERVAL type modifier")
 }
 
-/// The type of arrays with these elements. As in PostgreSQL, an array of arrays has the same type, and the
-/// modifier belongs to the elements.
+/// Returns the type of arrays with these elements. As in PostgreSQL, an array of arrays has the same type,
+/// and the modifier belongs to the elements.
 fn array_of(element: Typed) -> Result<Typed> {
     if element.fields().is_some_and(IntervalFields::is_partial) {
         return Err(SqlError::unsupported("an array of intervals of which some fields are kept"));

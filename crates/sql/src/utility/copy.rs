@@ -45,7 +45,7 @@ pub(super) fn copy(source: Source<'_>, c: &CopyStmt) -> Result<Utility> {
     })))
 }
 
-/// The text of a query in parentheses. It is parsed when the statement runs.
+/// Returns the text of a query in parentheses. It is parsed when the statement runs.
 fn query(source: Source<'_>) -> Result<CopyWhat> {
     let tokens = source.tokens()?;
     let end = behind_parenthesis(&tokens, 1);

@@ -1,6 +1,6 @@
 //! Converts DECLARE, FETCH, MOVE and CLOSE from the tree of PostgreSQL's parser.
 //!
-//! This module knows nothing about rows and positions (`session::cursor`).
+//! This module does not know rows or positions (`session::cursor`).
 
 use pg_query::protobuf::{ClosePortalStmt, DeclareCursorStmt, FetchDirection, FetchStmt, Token};
 
@@ -71,7 +71,7 @@ pub(super) fn declare(source: Source<'_>, d: &DeclareCursorStmt) -> Result<Utili
     })))
 }
 
-/// Error 42P11: the options of a cursor contradict each other.
+/// Returns the error 42P11: the options of a cursor contradict each other.
 fn contradiction(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_DEFINITION, message)
 }

@@ -32,13 +32,13 @@ pub enum DatabaseCommand {
         name: String,
         /// IF EXISTS
         if_exists: bool,
-        /// FORCE: its sessions are ended.
+        /// Whether FORCE is given. Then its sessions are ended.
         force: bool,
     },
 }
 
 impl DatabaseCommand {
-    /// The command's tag, if the command runs only in a transaction of its own.
+    /// Returns the command's tag, if the command runs only in a transaction of its own.
     pub fn tag_if_alone(&self) -> Option<&'static str> {
         match self {
             DatabaseCommand::Create(..) => Some("CREATE DATABASE"),
@@ -125,7 +125,7 @@ fn database_options(source: Source<'_>, list: &[Node]) -> Result<Vec<DatabaseOpt
     Ok(options)
 }
 
-/// Converts one option. `None` if it asks for something that always holds in Varve.
+/// Converts one option. Returns `None` if it asks for something that always holds in Varve.
 fn option(source: Source<'_>, given: Opt<'_>) -> Result<Option<DatabaseOption>> {
     // The value is DEFAULT.
     if given.value().is_none() {

@@ -1,6 +1,6 @@
 //! Converts EXPLAIN and its options from the tree of PostgreSQL's parser.
 //!
-//! This module knows nothing about plans.
+//! This module does not know plans.
 
 use pg_query::protobuf::{ExplainStmt, ScanToken, Token};
 
@@ -37,24 +37,24 @@ pub struct Options {
     pub format: Format,
     /// COSTS OFF: the estimates of each step are not shown.
     without_costs: bool,
-    /// TIMING, if written.
+    /// TIMING, if it is written.
     timing: Option<bool>,
-    /// SUMMARY, if written.
+    /// SUMMARY, if it is written.
     summary: Option<bool>,
 }
 
 impl Options {
-    /// Whether the time of each step is measured.
+    /// Returns whether the time of each step is measured.
     pub fn shows_timing(&self) -> bool {
         self.timing.unwrap_or(self.analyze)
     }
 
-    /// Whether the estimated costs and rows of each step are shown.
+    /// Returns whether the estimated costs and rows of each step are shown.
     pub fn shows_costs(&self) -> bool {
         !self.without_costs
     }
 
-    /// Whether planning and execution time are shown.
+    /// Returns whether planning and execution time are shown.
     pub fn shows_summary(&self) -> bool {
         self.summary.unwrap_or(self.analyze)
     }
@@ -88,7 +88,7 @@ pub(super) fn explain(source: Source<'_>, e: &ExplainStmt) -> Result<Utility> {
     Ok(Utility::Explain(Box::new(Explain { options, text: text.to_owned(), before })))
 }
 
-/// The index of the first token of the explained statement.
+/// Returns the index of the first token of the explained statement.
 fn behind_options(tokens: &[ScanToken]) -> usize {
     let is = |n: usize, wanted: &[Token]| tokens.get(n).is_some_and(|t| wanted.contains(&t.token()));
     let starts_query = [Token::Select, Token::Values, Token::With, Token::Table, Token::Ascii40];

@@ -19,7 +19,7 @@ pub struct Maintain {
     pub analyzes: bool,
     /// FULL: tables are copied into new trees.
     pub rewrites: bool,
-    /// The named tables, each with its columns if the command names some. Empty means all tables.
+    /// The named tables, each with its columns if the command names some. An empty list means all tables.
     pub tables: Vec<(ast::ObjectName, Vec<ast::Ident>)>,
 }
 
@@ -74,8 +74,8 @@ fn table(node: &Node) -> Result<(ast::ObjectName, Vec<ast::Ident>)> {
     }
 }
 
-/// Whether an option is on. Options other than ANALYZE and FULL control how PostgreSQL's vacuum works, so
-/// they have no effect.
+/// Returns whether an option is on. Options other than ANALYZE and FULL control how PostgreSQL's vacuum
+/// works, so they have no effect.
 fn option(source: Source<'_>, given: Opt<'_>, is_vacuum: bool) -> Result<bool> {
     let known = if is_vacuum { FLAGS } else { &FLAGS[..FLAGS_OF_ANALYZE] };
     if known.contains(&given.name()) {

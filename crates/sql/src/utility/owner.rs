@@ -1,6 +1,6 @@
 //! Converts ALTER ... OWNER TO and REASSIGN OWNED from the tree of PostgreSQL's parser.
 //!
-//! This module does not know which roles may do it (`session::owner`).
+//! This module does not know which roles may change owners (`session::owner`).
 
 use crate::ast::ObjectName;
 use pg_query::NodeEnum;
@@ -51,7 +51,8 @@ pub enum OwnerChange {
     All(Vec<RoleName>, RoleName),
 }
 
-/// Converts ALTER TABLE, VIEW, SEQUENCE or INDEX with OWNER TO. `None` if the statement does something else.
+/// Converts ALTER TABLE, VIEW, SEQUENCE or INDEX with OWNER TO. Returns `None` if the statement does
+/// something else.
 pub(super) fn of_relation(a: &AlterTableStmt) -> Result<Option<OwnerChange>> {
     let [Node { node: Some(NodeEnum::AlterTableCmd(command)) }] = a.cmds.as_slice() else { return Ok(None) };
     let Some(relation) = &a.relation else { return Ok(None) };

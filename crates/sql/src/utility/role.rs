@@ -1,6 +1,6 @@
 //! Converts CREATE, ALTER and DROP ROLE, GRANT and REVOKE from the tree of PostgreSQL's parser.
 //!
-//! This module does not know which roles and objects exist.
+//! This module does not know which roles or objects exist.
 
 use crate::ast;
 use crate::names::clipped;
@@ -18,7 +18,7 @@ use crate::error::{Result, SqlError, SqlState};
 /// A role as a command names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RoleName {
-    /// By its name.
+    /// A role by its name.
     Named(String),
     /// CURRENT_USER, CURRENT_ROLE
     Current,
@@ -125,7 +125,7 @@ pub enum RoleCommand {
 }
 
 impl RoleCommand {
-    /// The command's name in messages.
+    /// Returns the command's name in messages.
     pub fn name(&self) -> &'static str {
         match self {
             RoleCommand::Create(..) => "CREATE ROLE",
@@ -207,7 +207,7 @@ fn is_same(one: &RoleOption, other: &RoleOption) -> bool {
     }
 }
 
-/// Converts one option. `None` if it has no effect.
+/// Converts one option. Returns `None` if it has no effect.
 fn option(given: Opt<'_>) -> Result<Option<RoleOption>> {
     let members = || match given.value() {
         Some(NodeEnum::List(list)) => role_names(&list.items),
@@ -291,7 +291,7 @@ pub(super) fn grant(g: &GrantStmt) -> Result<Utility> {
     }))))
 }
 
-/// The words before ON or TO.
+/// Returns the words before ON or TO.
 fn privileges(list: &[Node]) -> Result<Vec<String>> {
     let one = |node: &Node| match &node.node {
         Some(NodeEnum::AccessPriv(access)) if access.cols.is_empty() => Ok(access.priv_name.clone()),
@@ -301,7 +301,7 @@ fn privileges(list: &[Node]) -> Result<Vec<String>> {
     list.iter().map(one).collect()
 }
 
-/// The rights in a list of words. `None` means ALL.
+/// Returns the rights in a list of words. `None` means ALL.
 fn rights(list: &[Node]) -> Result<Option<Rights>> {
     if list.is_empty() {
         return Ok(None);

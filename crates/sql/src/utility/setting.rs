@@ -52,7 +52,7 @@ fn several(s: &VariableSetStmt) -> Result<Utility> {
     }
 }
 
-/// The value as text.
+/// Returns the value as text.
 fn value(name: &str, args: &[Node]) -> Result<String> {
     let are_names = LISTS_OF_NAMES.contains(&name);
     if args.len() > 1 && !are_names && !LISTS.contains(&name) {

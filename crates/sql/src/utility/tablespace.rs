@@ -38,7 +38,7 @@ pub enum TablespaceCommand {
 }
 
 impl TablespaceCommand {
-    /// The command's tag, if the command runs only outside of a transaction block.
+    /// Returns the command's tag, if the command runs only outside of a transaction block.
     pub fn tag_if_alone(&self) -> Option<&'static str> {
         match self {
             TablespaceCommand::Create { .. } => Some("CREATE TABLESPACE"),

@@ -10,7 +10,7 @@ use pg_query::protobuf::{ObjectType, RoleStmtType, TransactionStmtKind};
 
 use crate::error::SqlError;
 
-/// Error 0A000: Varve does not support this statement.
+/// Returns the error 0A000: Varve does not support this statement.
 pub(crate) fn unsupported(statement: &NodeEnum) -> SqlError {
     let error = SqlError::unsupported(name(statement));
     match hint(statement) {
@@ -19,7 +19,7 @@ pub(crate) fn unsupported(statement: &NodeEnum) -> SqlError {
     }
 }
 
-/// A hint about what to use instead.
+/// Returns a hint about what to use instead.
 fn hint(statement: &NodeEnum) -> Option<&'static str> {
     Some(match statement {
         NodeEnum::CreateEnumStmt(_) => "Use text with CHECK (... IN (...)).",
@@ -31,7 +31,7 @@ fn hint(statement: &NodeEnum) -> Option<&'static str> {
     })
 }
 
-/// The name of a statement.
+/// Returns the name of a statement.
 pub(crate) fn name(statement: &NodeEnum) -> String {
     match statement {
         NodeEnum::AlterTableStmt(s) => format!("ALTER {}", kind(s.objtype())),
@@ -87,7 +87,7 @@ fn of_transaction(kind: TransactionStmtKind) -> &'static str {
     }
 }
 
-/// The names of statements with a single name.
+/// Returns the names of statements with a single name.
 fn fixed(statement: &NodeEnum) -> &'static str {
     match statement {
         NodeEnum::SelectStmt(_) => "SELECT",
@@ -121,7 +121,8 @@ fn fixed(statement: &NodeEnum) -> &'static str {
     }
 }
 
-/// The names of statements about functions, types, text search, foreign data, replication and databases.
+/// Returns the names of statements about functions, types, text search, foreign data, replication and
+/// databases.
 fn of_programs(statement: &NodeEnum) -> Option<&'static str> {
     Some(match statement {
         NodeEnum::CreateFunctionStmt(_) => "CREATE FUNCTION",
@@ -204,7 +205,7 @@ fn of_session(statement: &NodeEnum) -> &'static str {
     }
 }
 
-/// PostgreSQL's word for a kind of objects.
+/// Returns PostgreSQL's word for a kind of objects.
 pub(crate) fn kind(kind: ObjectType) -> &'static str {
     match kind {
         ObjectType::ObjectAccessMethod => "ACCESS METHOD",

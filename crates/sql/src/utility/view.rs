@@ -22,7 +22,7 @@ pub struct ViewOptions {
     pub security_invoker: Option<bool>,
 }
 
-/// The options that the statement sets. `None` if the statement does something else.
+/// Returns the options that the statement sets. Returns `None` if the statement does something else.
 pub(super) fn options(statement: &AlterTableStmt) -> Result<Option<ViewOptions>> {
     let (Some(view), [command], ObjectType::ObjectView) =
         (&statement.relation, statement.cmds.as_slice(), statement.objtype())
@@ -60,7 +60,7 @@ fn listed(command: &AlterTableCmd) -> impl Iterator<Item = &DefElem> {
     })
 }
 
-/// The value of an option as text.
+/// Returns the value of an option as text.
 fn written(node: &Node) -> Option<String> {
     match node.node.as_ref()? {
         NodeEnum::String(s) => Some(s.sval.clone()),

@@ -9,7 +9,7 @@ use crate::waiting::{ask, run};
 use varve_device::MemoryDirectory;
 use varve_sql::{Result, SqlDatabase, SqlError, SqlState, SystemSetting, SystemSettings};
 
-/// What was altered: `now_size` counts at once.
+/// The altered values. A change of `now_size` has an effect at once.
 #[derive(Default)]
 struct Program(Mutex<[Option<String>; 2]>);
 
@@ -89,7 +89,7 @@ fn what_is_altered_shows() {
     assert_eq!(ask(&mut s, "select count(*) from pg_settings where pending_restart"), ["0"]);
 }
 
-/// Messages of PostgreSQL 15.
+/// The messages are those of PostgreSQL 15.
 #[test]
 fn what_cannot_be_altered_is_refused() {
     let mut s = session(&database());

@@ -22,7 +22,7 @@ fn one(s: &mut Session, sql: &str) -> String {
     line
 }
 
-/// The present, as a time and as an LSN; then rows change.
+/// Returns the present as a time and as an LSN, and then changes rows.
 fn then_changed(s: &mut Session) -> (String, String) {
     let lsn = one(s, "select pg_current_wal_lsn()");
     let time = one(s, "select clock_timestamp()");

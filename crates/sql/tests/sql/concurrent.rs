@@ -21,7 +21,7 @@ fn accounts(extra: &str) -> (Arc<SqlDatabase>, Session) {
     (db, s)
 }
 
-/// What B gets after A has done `change` and committed while B waited for it.
+/// Returns what B gets. A has done `change`, B waits for A, and then A commits.
 fn after(change: &str, b: &[&str]) -> Vec<String> {
     let (db, mut a) = accounts("");
     run(&mut a, "begin");
@@ -94,7 +94,7 @@ fn nowait_fails_at_once() {
     let refused = ["! 55P03 could not obtain lock on row in relation \"a\""];
     assert_eq!(ask(&mut b, "select id from a where id = 1 for update nowait"), refused);
     assert_eq!(ask(&mut b, "select id from a for share nowait"), refused);
-    // It would be a deadlock to wait, but nobody waits.
+    // A wait here would be a deadlock, but neither statement waits.
     run(&mut b, "begin; update a set v = 21 where id = 2");
     let waits = db.engine().stats().lock_waits;
     let waiting = std::thread::spawn(move || {
@@ -125,7 +125,7 @@ fn a_row_is_changed_once_however_its_key_moves() {
 
 #[test]
 fn a_row_is_changed_once_also_where_others_moved_it_meanwhile() {
-    // A row that moves onto the key of another one that is to be changed, too.
+    // A row moves to the key of another row, which the statement is to change, too.
     let once = "delete from a where id = 3; update a set id = 3 where id = 1";
     assert_eq!(after(once, &["update a set v = v + 1 returning id, v"]), ["3|11", "2|21"]);
     assert_eq!(after(once, &["select id from a for update"]), ["3", "2"]);
@@ -141,13 +141,13 @@ fn a_row_is_changed_once_also_where_others_moved_it_meanwhile() {
 
 #[test]
 fn both_rows_of_an_exchange_of_keys_are_followed() {
-    // Found by a reviewer: the row that went to 8 was never looked for, since its old key has another row by
-    // then.
+    // A reviewer found this fault: the row that went to key 8 was never searched for, because its old key
+    // then had another row.
     let swap = "update a set id = 8 where id = 2; update a set id = 2 where id = 1";
     assert_eq!(after(swap, &["update a set v = v + 1 returning id, v"]), ["2|11", "8|21", "3|31"]);
     assert_eq!(after(swap, &["select id, v from a for update"]), ["2|10", "8|20", "3|30"]);
     assert_eq!(after(swap, &["delete from a where v < 25 returning v"]), ["10", "20"]);
-    // And the other row is not taken for it.
+    // The other row must not be used in its place.
     let three = "update a set id = 4 where id = 1; update a set id = 1 where id = 2; update a set id = 2 where id = 4";
     assert_eq!(after(three, &["update a set v = 110 where v = 10 returning id, v"]), ["2|110"]);
     assert_eq!(after(three, &["update a set v = v + 1 where v < 25 returning id, v"]), ["2|11", "1|21"]);
@@ -163,7 +163,7 @@ fn an_exchange_of_keys_is_followed_over_several_transactions() {
     let (db, mut a) = accounts("");
     let mut c = session(&db);
     run(&mut a, "begin; update a set v = 31 where id = 3");
-    // The statement waits at 3; what it has not reached yet moves twice meanwhile.
+    // The statement waits at key 3. Meanwhile, rows that it has not reached yet move twice.
     let waiting = stuck(&db, &["update a set v = v + 100 where id <> 77 returning id, v"]);
     assert!(!waiting.is_finished());
     run(&mut a, "commit");
@@ -193,8 +193,8 @@ fn a_place_that_was_taken_comes_back_when_the_move_is_rolled_back() {
 
 #[test]
 fn a_row_in_a_random_order_is_locked_and_returned_once() {
-    // Found by a reviewer: the search went on in another order behind the first rows, of which half were
-    // held.
+    // A reviewer found this fault: half of the first rows were locked. After them, the search went on in
+    // another order.
     let (db, mut a) = accounts("insert into a select n, n from generate_series(4, 100) n");
     let mut b = session(&db);
     run(&mut a, "begin");
@@ -222,7 +222,8 @@ fn locking_many_rows_is_cancelled_between_them() {
     assert_eq!(lines.last().unwrap(), "! 57014 canceling statement due to statement timeout");
 }
 
-/// Review 12, K3: the block had kept a catalog, by which the same plan was out of date again and again.
+/// Review 12, K3: the transaction block had kept an old catalog. Compared with this catalog, the same plan
+/// was out of date again and again.
 #[test]
 fn explain_execute_in_a_block_sees_that_the_table_was_altered() {
     let (db, mut a) = accounts("create sequence s");
@@ -242,7 +243,8 @@ fn explain_execute_in_a_block_sees_that_the_table_was_altered() {
     assert!(lines[0].contains("rows=3"), "{lines:?}");
 }
 
-/// Review 13, A4: under a search path each definition of others makes the plan that writes the rows stale.
+/// Review 13, A4: if a search path is set, each definition of another session makes the plan that writes the
+/// rows stale.
 #[test]
 fn create_table_as_goes_on_while_others_define_tables() {
     let (db, mut a) = accounts("create schema s");
@@ -262,7 +264,7 @@ fn create_table_as_goes_on_while_others_define_tables() {
     assert_eq!(ask(&mut a, "select count(*) from s.big")[0], "3000");
 }
 
-/// What B gets after A has made a table `a` anew in place of the old one, while B waited for it.
+/// Returns what B gets. While B waits for A, A drops the table `a` and makes another table of this name.
 fn after_replacement(b: &str) -> (Vec<String>, Arc<SqlDatabase>) {
     let (db, mut a) = accounts("create sequence s");
     run(
@@ -278,7 +280,7 @@ fn after_replacement(b: &str) -> (Vec<String>, Arc<SqlDatabase>) {
 
 #[test]
 fn a_name_is_looked_up_again_after_the_wait_for_a_table_that_was_replaced() {
-    // Found by a new user: `relation "with id 17053" does not exist`.
+    // A new user got the error `relation "with id 17053" does not exist`.
     let none = Vec::<String>::new();
     let shape = |db: &Arc<SqlDatabase>| ask(&mut session(db), "select * from a");
     for (definition, left) in [
@@ -326,8 +328,8 @@ impl Random {
     }
 }
 
-/// One transaction of moves: rows go to free keys, change their value, and others come to the keys they left.
-/// Rows from `from` on.
+/// Makes the changes of one transaction to the rows from `from` on. Rows move to free keys and change their
+/// values, and other rows move to the keys that became free.
 fn moves(random: &mut Random, session: &mut Session, from: u64) {
     for _ in 0..1 + random.below(6) {
         let (key, to) = (from + random.below(9 - from), from + random.below(9 - from));
@@ -347,7 +349,8 @@ fn moves(random: &mut Random, session: &mut Session, from: u64) {
     }
 }
 
-/// Whatever moved while a statement waited: it changes each row that it had found, once, wherever it is.
+/// Rows move while a statement waits. The statement still changes each row that it had found once, at any
+/// key.
 #[test]
 fn every_row_is_changed_once_after_random_moves() {
     for seed in 1..=60 {
@@ -379,8 +382,8 @@ fn every_row_is_changed_once_after_random_moves() {
     }
 }
 
-/// Exchanges the keys of two rows; one of them has `own_key` meanwhile. Returns whether the transaction was
-/// committed.
+/// Exchanges the keys of two rows. Meanwhile, one of them has the key `own_key`. Returns whether the
+/// transaction was committed.
 fn exchange(session: &mut Session, random: &mut Random, own_key: u64) -> bool {
     let (x, y) = (random.below(10), random.below(10));
     let text = format!(
@@ -390,7 +393,8 @@ fn exchange(session: &mut Session, random: &mut Random, own_key: u64) -> bool {
     committed(session, &text, &["40P01", "23505"])
 }
 
-/// Runs a text that ends in a commit; `false` if it ended in one of these errors, and was rolled back.
+/// Runs a text that ends in a commit. Returns whether it was committed. If it failed with one of these
+/// errors, it is rolled back.
 fn committed(session: &mut Session, text: &str, may_fail_with: &[&str]) -> bool {
     let lines = ask(session, text);
     let Some(error) = lines.iter().find(|l| l.starts_with("! ")) else { return true };
@@ -441,7 +445,8 @@ fn every_statement_changes_every_row_once_while_rows_exchange_their_keys() {
     assert!(damages.is_empty(), "{damages:?}");
 }
 
-/// Review of session 5: what another session made while a role's definition ran belonged to that role.
+/// Review of session 5: a role ran a definition, such as CREATE INDEX. Objects that another session made
+/// meanwhile then belonged to that role.
 #[test]
 fn a_definition_owns_only_what_it_has_made_itself() {
     let (db, mut a) = accounts("create role bob; grant create on schema public to bob");
@@ -457,7 +462,7 @@ fn a_definition_owns_only_what_it_has_made_itself() {
     assert_eq!(ask(&mut a, "drop schema hidden"), ["! 42501 must be owner of schema hidden"]);
 }
 
-/// Review of session 5: the second one was refused.
+/// Review of session 5: the second GRANT was refused.
 #[test]
 fn two_grants_at_once_both_count() {
     let (db, mut a) = accounts("create role bob; create role carl");
@@ -475,7 +480,7 @@ fn two_grants_at_once_both_count() {
     assert_eq!(flags, ["t|t"]);
 }
 
-/// Review of session 5: it was refused, where a statement of another kind is planned again.
+/// Review of session 5: COPY was refused, although other statements are planned again in this case.
 #[test]
 fn copy_goes_on_with_the_table_that_another_session_has_altered() {
     let (db, mut a) = accounts("");
@@ -485,8 +490,8 @@ fn copy_goes_on_with_the_table_that_another_session_has_altered() {
     assert_eq!(waits.join().unwrap(), Vec::<String>::new());
 }
 
-/// What a second session gets at once when the first has done something in its block; the answers are
-/// PostgreSQL's.
+/// Returns what a second session gets at once after the first one has done something in its transaction
+/// block. The answers are PostgreSQL's.
 fn beside(first: &str, second: &str) -> Vec<String> {
     let db = database();
     let (mut a, mut b) = (session(&db), session(&db));
@@ -500,13 +505,14 @@ fn beside(first: &str, second: &str) -> Vec<String> {
     ask(&mut b, second)
 }
 
-/// Each pair of strengths, and of strengths and changes: who keeps whom out.
+/// Tests each pair of lock strengths, and each pair of a strength and a change: whether the first excludes
+/// the second.
 #[test]
 fn row_locks_are_as_strong_as_they_say() {
     let clauses = ["for key share", "for share", "for no key update", "for update"];
     let changes =
         ["update t set n = 11 where id = 1", "update t set u = 9 where id = 1", "delete from t where id = 1"];
-    // Rows: who has it; columns: who asks.
+    // The rows are the strengths that are held, and the columns the requested ones.
     let free = [
         [true, true, true, false],
         [true, true, false, false],
@@ -530,17 +536,18 @@ fn row_locks_are_as_strong_as_they_say() {
             assert_eq!(asked, [if free[strength][n] { "10" } else { held }], "{change}, then {}", clauses[n]);
         }
     }
-    // An update after FOR UPDATE, and FOR UPDATE after an update, keep out what FOR UPDATE does.
+    // An update after FOR UPDATE, and FOR UPDATE after an update, exclude what FOR UPDATE excludes.
     let both = "update t set n = 11 where id = 1; select 1 from t where id = 1 for update; update t set n = 12 where id = 1";
     assert_eq!(beside(both, "select n from t where id = 1 for key share nowait"), [held]);
-    // What ROLLBACK TO gives back, and what it doesn't.
+    // ROLLBACK TO releases some locks and keeps others.
     let back =
         "savepoint s; select 1 from t for share; rollback to s; select 1 from t where id = 2 for key share";
     assert_eq!(beside(back, "select id from t for no key update nowait"), ["1", "2"]);
     assert_eq!(beside(back, "select id from t for update skip locked"), ["1"]);
 }
 
-/// Who only relies on a row's keys sees what is committed beneath an open change.
+/// A statement that relies only on a row's keys sees the committed version if another transaction has changed
+/// the row and is not finished.
 #[test]
 fn key_share_passes_by_an_open_update() {
     assert_eq!(
@@ -567,7 +574,7 @@ fn lock_table_keeps_out_whom_it_says() {
         beside("lock t in access share mode", "begin; lock t in row exclusive mode nowait"),
         Vec::<String>::new()
     );
-    // Who has waited for the lock sees what he has waited for.
+    // A statement that has waited for the lock sees the changes for which it has waited.
     let db = database();
     let mut a = session(&db);
     run(&mut a, "create table t (id int primary key)");
@@ -618,7 +625,8 @@ fn pg_locks_shows_what_is_held_and_what_is_awaited() {
     assert_eq!(ask(&mut viewer, own), ["t|ExclusiveLock|t"]);
 }
 
-/// Review 12, K10: what a session waits for is for superusers and its own role to see, as is what it runs.
+/// Review 12, K10: only superusers and a session's own role may see what the session waits for and what it
+/// runs.
 #[test]
 fn who_waits_is_not_told_to_other_roles() {
     let (db, mut a) = accounts("create role spy");

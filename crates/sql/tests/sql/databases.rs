@@ -24,7 +24,7 @@ fn refused(db: &Arc<SqlDatabase>, user: &str, database: &str) -> String {
     format!("{} {}", error.sqlstate, error.message)
 }
 
-/// What a statement answers, as lines.
+/// Returns what a statement answers, as lines.
 fn ask(session: &mut Session, sql: &str) -> Vec<String> {
     let mut sink = Recorder::default();
     sink.simple(session, sql);
@@ -37,7 +37,7 @@ fn is_sound(db: &Arc<SqlDatabase>) {
     assert!(report.damages.is_empty(), "{report:?}");
 }
 
-/// The database in a copy of the directory, as a crash would leave it.
+/// Returns the database in a copy of the directory, as a crash would leave it.
 fn crashed(directory: &Arc<MemoryDirectory>) -> Arc<SqlDatabase> {
     reopened(&MemoryDirectory::from_images(directory.images()))
 }
@@ -94,7 +94,7 @@ fn a_database_outlives_a_crash_and_goes_with_its_room() {
     let directory = MemoryDirectory::new();
     let db = reopened(&directory);
     let mut first = session(&db);
-    // `check` finds what is allocated and belongs to nothing, and counts the rows of the catalog, too.
+    // `check` finds pages that are allocated and belong to nothing. It counts the rows of the catalog, too.
     let rows = |db: &Arc<SqlDatabase>| db.engine().check().unwrap().rows;
     ask(&mut first, "create role r");
     let before = rows(&db);
@@ -152,7 +152,7 @@ fn a_database_in_use_is_not_dropped_and_force_ends_nobody_without_a_connection()
     assert_eq!(ask(&mut first, "drop database app"), ["= DROP DATABASE"]);
 }
 
-/// Who asks for a database while it is being dropped waits, and finds that it is gone.
+/// A session that asks for a database while it is being dropped waits, and then finds that it does not exist.
 #[test]
 fn nobody_enters_a_database_that_goes() {
     let db = database();
@@ -227,7 +227,7 @@ fn who_owns_a_database_owns_its_schema_public() {
     assert_eq!(refused[1], "& owner of database app / 2 objects in database app");
 }
 
-/// What a session can ask about an object by its OID, written for the OID `N`.
+/// The questions that a session can ask about an object by its OID. `N` stands for the OID.
 const BY_NUMBER: &[&str] = &[
     "N::regclass",
     "N::regnamespace",
@@ -296,7 +296,7 @@ fn an_oid_of_another_database_is_one_that_nothing_has() {
         objects.extend(ask(&mut app, &query).into_iter().filter(|line| !line.starts_with('=')));
     }
     assert_eq!(objects.len(), 10, "{objects:?}");
-    // What the functions say inside shows that they do know the objects.
+    // A session in the database itself gets answers, so the functions know the objects.
     let seen: Vec<String> = objects
         .iter()
         .flat_map(|oid| ask(&mut app, &format!("select pg_get_viewdef({oid}), obj_description({oid})")))
@@ -320,7 +320,8 @@ fn an_oid_of_another_database_is_one_that_nothing_has() {
     assert_eq!(ask(&mut app, "select nextval('s.q')")[0], "1");
 }
 
-/// A new database has the schema `public` of its template: owner, rights, comment, or none.
+/// A new database has the schema `public` of its template, with the same owner, rights and comment, or no
+/// such schema.
 #[test]
 fn a_template_gives_its_schema_public() {
     let db = database();

@@ -4,7 +4,7 @@
 use crate::support::{Recorder, reopened, session};
 use varve_device::MemoryDirectory;
 
-/// Defaults with what they give, as PostgreSQL 15 says.
+/// Types, defaults, and the values that PostgreSQL 15 gives for them.
 const DEFAULTS: &[(&str, &str, &str)] = &[
     ("text", "'it''s'", "it's"),
     ("text", "'a''''b'", "a''b"),
@@ -28,7 +28,7 @@ const DEFAULTS: &[(&str, &str, &str)] = &[
     ("int", "2 + 3 * 4 % 5", "4"),
     ("int", "(2 + 3) * 4", "20"),
     ("int", "-(-5)", "5"),
-    // Printed without a blank, this would begin a comment.
+    // If this were printed without a blank, it would begin a comment.
     ("int", "- - 5", "5"),
     ("int", "cast('7' as int)", "7"),
     ("int", "1 - -1", "2"),

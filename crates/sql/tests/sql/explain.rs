@@ -63,7 +63,7 @@ fn json_is_postgresql_s() {
     assert_eq!(plan["Pages by Level"]["home"], plan["Shared Read Blocks"]);
 }
 
-/// Pages that were found in the pool, and read.
+/// Returns the number of pages that were found in the pool, and of pages that were read.
 fn pages(session: &mut Session, sql: &str) -> (u64, u64) {
     let json =
         lines(session, &format!("explain (analyze, buffers, timing off, format json) {sql}")).remove(0);
@@ -95,8 +95,8 @@ fn pages_are_counted_where_they_were_found() {
     assert_eq!(inner, 2, "of the scan, and of the aggregate above it: {told:?}");
 }
 
-/// Pages that are compressed at home are counted where they are made plain, and a table tells what that
-/// saves.
+/// EXPLAIN counts the pages of the data file that a statement decompresses. A system table shows how much
+/// compression saves.
 #[test]
 fn pages_that_were_compressed_are_counted() {
     let directory = MemoryDirectory::new();
@@ -122,7 +122,7 @@ fn pages_that_were_compressed_are_counted() {
     assert!(!told.iter().any(|l| l.contains("Decompressed")), "they are plain in the pool: {told:?}");
 }
 
-/// The estimate of the first step: startup cost, total cost, rows and width.
+/// Returns the estimate of the first step: startup cost, total cost, rows and width.
 fn estimated(session: &mut Session, sql: &str) -> [f64; 4] {
     let json = lines(session, &format!("explain (format json) {sql}")).remove(0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -154,11 +154,11 @@ fn rows_are_estimated_from_the_tables() {
     near("select * from t where c <> 'x' limit 10", 10.0);
     near("select x.a from t x, t y where x.a = 5000 and y.a = x.b", 1.0);
     near("select count(*) from t where a < 100", 1.0);
-    // A scan of everything costs more than the part of an index.
+    // A scan of the whole table costs more than a scan of a part of an index.
     let whole = estimated(&mut session, "select * from t")[1];
     assert!(estimated(&mut session, "select * from t where a < 200")[1] < whole / 20.0);
     assert_eq!(estimated(&mut session, "select a, b from t where a < 10")[3], 8.0);
-    // Nothing runs, and no row is returned by a change without RETURNING.
+    // A change without RETURNING returns no row, and EXPLAIN does not run it.
     assert_eq!(estimated(&mut session, "delete from t where a < 100")[2], 0.0);
     assert_eq!(lines(&mut session, "select count(*) from t"), ["20000", "= SELECT 1"]);
 }

@@ -14,11 +14,12 @@ const TABLE: &str = "create table g (id int primary key, a int, b int, s smallin
     (2, 7, null, -1, 5000000000, -2.25, -300, 'it''s', '', 'x', null, true, '2000-01-01', '1999-12-31'), \
     (3, null, 0, null, null, null, null, null, 'a ', null, false, null, null, null); create sequence seq";
 
-/// Columns, which do not occur where a hole asks for constants.
+/// The columns. They do not occur in a hole that asks for constants.
 const COLUMNS: [&str; 14] = ["id", "a", "b", "s", "l", "n", "f", "t", "v", "c", "p", "q", "d", "m"];
 
-/// Types: columns and literals, then forms with the types of their holes. `x` is any of the first six types,
-/// the same one for the whole form. Types after these are for places that take nothing else.
+/// The types. Each has columns and literals, then forms with the types of their holes. `x` is any of the
+/// first six types, the same one in the whole form. The types after these six are only used where a hole
+/// names them.
 const TYPES: [(&str, &[&str], &[&str]); 7] = [
     (
         "i",
@@ -92,10 +93,10 @@ const TYPES: [(&str, &[&str], &[&str]); 7] = [
     ),
     ("s", &["nextval('seq')", "random()", "clock_timestamp()"], &["({s} is null)"]),
 ];
-/// How many types `x` stands for.
+/// The number of types that `x` stands for.
 const ANY_TYPES: usize = 6;
 
-/// Forms of every type.
+/// Forms that each type has.
 const ANY: [&str; 5] = [
     "case when {b} then {T} else {T} end",
     "case {x} when {x} then {T} when {x} then {T} end",
@@ -158,7 +159,8 @@ impl Random {
     }
 
     fn expression(&mut self, ty: &str, depth: usize, constant: bool) -> String {
-        // Now and then something of another type: an error, but one with a name.
+        // Sometimes a hole gets an expression of another type. Then the statement may fail, but only with an
+        // error that PostgreSQL has, too.
         let stray = self.below(200) == 0;
         let at = TYPES.iter().position(|t| t.0 == ty).unwrap();
         let (ty, leaves, forms) = TYPES[if stray { self.below(TYPES.len()) } else { at }];
@@ -180,7 +182,7 @@ impl Random {
     }
 }
 
-/// The SQLSTATEs of the errors, the most frequent first.
+/// Returns the SQLSTATEs of the errors, the most frequent first.
 fn tally(errors: &[String]) -> Vec<(usize, &str)> {
     let mut states: Vec<&str> = errors.iter().map(|e| &e[2..7]).collect();
     states.sort_unstable();

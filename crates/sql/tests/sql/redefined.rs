@@ -7,7 +7,7 @@
 use crate::support::{database, session};
 use crate::waiting::{ask, run, stuck};
 
-/// What `b` gets that waits for `a`, and what `look` shows then.
+/// Runs `b`, which waits for the transaction of `a`. Returns what `b` gets, and what `look` then shows.
 fn after(start: &[&str], a: &[&str], b: &str, look: &str) -> (Vec<String>, Vec<String>) {
     let db = database();
     let mut s = session(&db);
@@ -152,7 +152,7 @@ fn a_schema_is_not_dropped_while_something_is_made_in_it() {
     assert_eq!(lines, ["! 3F000 schema \"s\" does not exist"]);
 }
 
-/// The same for roles.
+/// The same is true of roles.
 #[test]
 fn a_role_is_not_dropped_while_something_is_made_for_it() {
     let start = ["create role bob", "grant create on schema public to bob", "create table t (a int)"];

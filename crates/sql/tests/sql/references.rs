@@ -22,7 +22,7 @@ fn family(action: &str) -> (Arc<SqlDatabase>, Session) {
     (db, s)
 }
 
-/// The first line that B gets after A has done `first` and then `end` while B waited with `second`.
+/// Returns the first line that B gets. A has done `first`, B waits in `second`, and then A does `end`.
 fn after(first: &str, second: &str, end: &str) -> Option<String> {
     let (db, mut a) = family("");
     run(&mut a, "begin");
@@ -84,8 +84,8 @@ fn a_cascade_takes_the_children_that_it_waited_for() {
 
 const TOO_LATE: &str = "! 40001 could not serialize access due to concurrent update";
 
-/// As in PostgreSQL, a child that the snapshot does not see is a child; a parent that it does not see is
-/// none, and one that it sees and is gone is a conflict (review 7, A21).
+/// As in PostgreSQL, a check counts children that the snapshot does not see, but not parents that it does not
+/// see. A deleted parent that the snapshot still sees is a conflict (review 7, A21).
 #[test]
 fn checks_under_repeatable_read() {
     let (db, mut a) = family("");
@@ -114,7 +114,8 @@ fn checks_under_repeatable_read() {
     run(&mut b, "delete from p where id = 2; commit");
 }
 
-/// Review 7, A1: a row that its writer has put back in the place of one that it deleted is not there yet.
+/// Review 7, A1: a transaction deletes a row and inserts it again. Other transactions cannot rely on this row
+/// before the commit.
 #[test]
 fn a_parent_that_a_savepoint_may_take_away_is_waited_for() {
     for (take, put) in [
@@ -132,7 +133,8 @@ fn a_parent_that_a_savepoint_may_take_away_is_waited_for() {
     assert_eq!(after(first, child, "rollback to s; commit").as_deref(), Some(absent));
 }
 
-/// Review 7, A2: who has a child already may go on with the parent, though somebody waits to delete it.
+/// Review 7, A2: a transaction that has already inserted a child may go on using the parent, even if another
+/// one waits to delete the parent.
 #[test]
 fn who_relies_on_a_parent_is_not_kept_from_it() {
     for again in [
@@ -150,8 +152,8 @@ fn who_relies_on_a_parent_is_not_kept_from_it() {
     }
 }
 
-/// Review 7, A3: a child that is about to be deleted is waited for; one that is about to refer elsewhere is
-/// not, as in PostgreSQL.
+/// Review 7, A3: DELETE of a parent waits for a transaction that has deleted a child, but not for one that
+/// has changed a child to refer to another parent. This is as in PostgreSQL.
 #[test]
 fn who_deletes_a_parent_waits_for_who_deletes_its_children() {
     let with_child = |first: &str, end: &str| {
@@ -168,14 +170,14 @@ fn who_deletes_a_parent_waits_for_who_deletes_its_children() {
     assert_eq!(with_child("update c set p = 2 where id = 1", "commit"), (false, Some(NEEDED.into())));
 }
 
-/// Review 6, A34: a parent's row is relied on whichever of its keys is referred to.
+/// Review 6, A34: a reference relies on the parent's row, no matter to which of its keys it refers.
 #[test]
 fn a_parent_keeps_its_primary_key_while_another_key_is_referred_to() {
     let child = "insert into d values (1, 10)";
     assert_eq!(after(child, "update p set id = 7 where id = 1", "commit"), None);
 }
 
-/// Review 7, A15: an ON CONFLICT DO UPDATE that sets the key to what it is waits for nobody.
+/// Review 7, A15: an ON CONFLICT DO UPDATE that sets the key to its present value waits for nobody.
 #[test]
 fn an_upsert_that_keeps_the_key_waits_for_nobody() {
     let (db, mut a) = family("");
@@ -188,7 +190,7 @@ fn an_upsert_that_keeps_the_key_waits_for_nobody() {
     run(&mut a, "commit");
 }
 
-/// Review 6, A40: FOR UPDATE keeps references out, FOR NO KEY UPDATE does not; both as in PostgreSQL.
+/// Review 6, A40: as in PostgreSQL, new references must wait for FOR UPDATE, but not for FOR NO KEY UPDATE.
 #[test]
 fn for_update_keeps_references_out() {
     let child = "insert into c values (1, 1)";
@@ -206,8 +208,8 @@ const DEFERRED: &str = "create table dp (id int primary key);
 const DEFERRED_ABSENT: &str =
     "! 23503 insert or update on table \"dc\" violates foreign key constraint \"fk\"";
 
-/// Review 6, A35: a check that SET CONSTRAINTS found broken is made again at COMMIT, and ROLLBACK TO takes
-/// back what was said.
+/// Review 6, A35: a check that failed in SET CONSTRAINTS is made again at COMMIT. ROLLBACK TO undoes the SET
+/// CONSTRAINTS.
 #[test]
 fn a_broken_check_is_not_forgotten() {
     let db = database();
@@ -220,7 +222,8 @@ fn a_broken_check_is_not_forgotten() {
     assert_eq!(ask(&mut s, "select p from dc"), Vec::<String>::new());
 }
 
-/// Review 7, A17: a check that was good is made again if ROLLBACK TO may have taken away what made it good.
+/// Review 7, A17: a check that succeeded is made again if ROLLBACK TO may have removed the rows that it
+/// needs.
 #[test]
 fn a_good_check_is_made_again_after_rollback_to() {
     let db = database();
@@ -229,7 +232,7 @@ fn a_good_check_is_made_again_after_rollback_to() {
     run(&mut s, "begin; insert into dc values (5); savepoint s; insert into dp values (5)");
     run(&mut s, "set constraints all immediate; rollback to s");
     assert_eq!(ask(&mut s, "commit")[0], DEFERRED_ABSENT);
-    // Kept through a second one, and good in the end.
+    // The check is kept after a second savepoint, and succeeds in the end.
     run(&mut s, "begin; insert into dc values (5); savepoint s; insert into dp values (5)");
     run(
         &mut s,
@@ -239,7 +242,7 @@ fn a_good_check_is_made_again_after_rollback_to() {
     assert_eq!(ask(&mut s, "select p from dc"), ["5"]);
 }
 
-/// Review 7, A4: who refers is looked for behind the lock.
+/// Review 7, A4: a statement searches for referring tables after it has got the lock.
 #[test]
 fn truncate_sees_a_child_that_was_made_while_it_waited() {
     let (db, mut a) = family("");
@@ -261,7 +264,8 @@ fn truncate_sees_a_child_that_was_made_while_it_waited() {
     assert!(waiting.join().unwrap()[0].starts_with("! 2BP01 cannot drop index pn"));
 }
 
-/// Review 6, A36: a new foreign key looks at all rows, in pieces, and leaves no locks on the parents behind.
+/// Review 6, A36: a new foreign key checks all rows, in batches. After the check, it has no locks on the
+/// parents.
 #[test]
 fn a_new_foreign_key_looks_at_many_rows() {
     let db = database();
@@ -288,8 +292,8 @@ fn a_deferred_check_waits_at_commit() {
     assert_eq!(ask(&mut a, "select id from c"), Vec::<String>::new());
 }
 
-/// Sessions that make and delete parents and children of few keys: a child without its parent would be a lost
-/// share.
+/// Sessions make and delete parents and children of few keys. A child without its parent would mean that the
+/// lock of a reference was lost.
 #[test]
 fn no_child_is_left_without_its_parent() {
     let (db, mut s) = family("");
@@ -303,7 +307,7 @@ fn no_child_is_left_without_its_parent() {
                     random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     let p = (random >> 16) % 4;
                     let id = thread * 1000 + n;
-                    // Whatever is refused is rolled back whole.
+                    // A transaction with a refused statement is rolled back completely.
                     ask(&mut s, "begin");
                     match (random >> 24) % 4 {
                         0 => drop(ask(&mut s, &format!("delete from p where id = {p}"))),

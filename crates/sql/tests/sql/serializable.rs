@@ -15,10 +15,10 @@ const DEPENDENCIES: [&str; 2] = [
     "& Reason code: Canceled on identification as a pivot, during commit attempt.",
 ];
 
-/// A statement of a session. Each begins at the level that is tried, but for `z`, which looks at the outcome.
+/// A session and its statement. Each session begins at the tested level, except `z`, which reads the outcome.
 type Step = (char, &'static str);
 
-/// Whether a history happens at a level: no step fails, and the last one gives this row.
+/// Returns whether a history happens at a level: no step fails, and the last one returns this row.
 fn happens(level: &str, steps: &[Step], seen: &str) -> bool {
     let db = filled();
     let mut sessions: Vec<(char, varve_sql::Session)> = Vec::new();
@@ -52,7 +52,8 @@ fn filled() -> Arc<SqlDatabase> {
 
 const SUM: &str = "select sum(v) from t";
 
-/// Name, steps, what the last one shows if the anomaly has happened, and the levels at which it does.
+/// Each anomaly has a name, steps, the row that the last step shows if the anomaly happens, and the levels at
+/// which it happens.
 type Anomaly = (&'static str, &'static [Step], &'static str, [bool; 3]);
 
 const ANOMALIES: &[Anomaly] = &[
@@ -155,8 +156,8 @@ const ANOMALIES: &[Anomaly] = &[
     ),
     (
         "read-only anomaly",
-        // Fekete, O'Neil and O'Neil 2004: b's deposit is seen by c, a's withdrawal is not, and a did not see
-        // the deposit.
+        // Fekete, O'Neil and O'Neil 2004: c sees b's deposit and does not see a's withdrawal, and a did not
+        // see the deposit.
         &[
             ('a', SUM),
             ('b', "select v from t where id = 2"),
@@ -171,7 +172,7 @@ const ANOMALIES: &[Anomaly] = &[
     ),
 ];
 
-/// docs/isolation.md is this table.
+/// docs/isolation.md must have this table.
 #[test]
 fn each_level_allows_what_the_page_says() {
     let mut page =
@@ -187,8 +188,8 @@ fn each_level_allows_what_the_page_says() {
     assert!(kept.contains(&page), "docs/isolation.md should have this table:\n{page}");
 }
 
-/// What session A gets at COMMIT after both have begun, A has done `first`, B has done and committed
-/// `second`, A has done `then`.
+/// Returns what session A gets at COMMIT. Both sessions begin, A does `first`, B does `second` and commits,
+/// and A does `then`.
 fn commit_after(first: &str, second: &str, then: &str) -> Vec<String> {
     let db = filled();
     let (mut a, mut b) = (session(&db), session(&db));
@@ -216,7 +217,7 @@ fn what_was_read_decides_and_nothing_else() {
     assert!(!conflicts(by_key, "update t set v = 0 where id = 1"));
     assert!(conflicts("select v from t where id = 7", "insert into t values (7, 7, 7)"));
     assert!(!conflicts("select v from t where id = 7", "insert into t values (8, 7, 7)"));
-    // Through the index: entries that come, go and stay.
+    // Scans of the index: entries are inserted, are deleted, or stay.
     let by_index = "select id from t where k = 2";
     assert!(conflicts(by_index, "update t set v = 0 where id = 2"));
     assert!(conflicts(by_index, "update t set k = 2 where id = 1"));
@@ -224,11 +225,11 @@ fn what_was_read_decides_and_nothing_else() {
     assert!(conflicts(by_index, "delete from t where id = 2"));
     assert!(conflicts(by_index, "update t set id = 9 where id = 2"));
     assert!(!conflicts(by_index, "update t set v = 0, k = 3 where id = 1"));
-    // A scan that ends early has read only so far.
+    // A scan that ends early has read only the rows up to its end.
     assert!(!conflicts("select id from t order by id limit 1", "update t set v = 0 where id = 2"));
     assert!(conflicts("select id from t order by id desc limit 1", "update t set v = 0 where id = 2"));
     assert!(!conflicts("select id from t order by id desc limit 1", "update t set v = 0 where id = 1"));
-    // Changes that find nothing have read that there is nothing; savepoints take no reading back.
+    // A change that finds no row has read that there is none. A rollback to a savepoint does not undo reads.
     assert!(conflicts("update t set v = 0 where id = 7", "insert into t values (7, 7, 7)"));
     assert!(conflicts("delete from t where k = 7", "insert into t values (7, 7, 7)"));
     assert!(conflicts(
@@ -239,7 +240,7 @@ fn what_was_read_decides_and_nothing_else() {
         "insert into t values (2, 0, 0) on conflict (id) do nothing",
         "delete from t where id = 2"
     ));
-    // What a key of a child looked at, nobody has read.
+    // The check of a foreign key is not a read of the parent.
     assert!(!conflicts("insert into child values (1, 2)", "update t set v = 0 where id = 2"));
     assert!(!conflicts("insert into t values (3, 3, 3)", "insert into t values (4, 3, 3)"));
 }
@@ -271,7 +272,8 @@ fn a_new_index_hides_nothing() {
     assert_eq!(ask(&mut a, "commit"), DEPENDENCIES);
 }
 
-/// Transfers that keep sums positive only together: at this level no interleaving breaks them.
+/// A transfer checks that the sum of two accounts stays positive. At this level, no order of concurrent
+/// transfers makes it negative.
 #[test]
 fn sums_hold_under_many_sessions() {
     let db = filled();

@@ -153,7 +153,7 @@ fn long_and_deep_statements_end_in_an_answer() {
         format!("select {}1", "- ".repeat(20_000)),
         format!("select 1; select {}1", "1 + ".repeat(20_000)),
         format!("create table deep (a int default {}1)", "1 + ".repeat(20_000)),
-        // Found by a new user: 42601 at or near "not".
+        // A new user got the error 42601 at or near "not" for this.
         format!("select {}true", "not ".repeat(300)),
         format!("select {}1{}", "case when true then ".repeat(300), " end".repeat(300)),
     ] {
@@ -249,14 +249,14 @@ fn chains_and_nests_of_any_length_bind_in_time() {
     };
     let (short, long) = (time(10_000), time(100_000));
     assert!(long < short * 40 + Duration::from_secs(1), "10,000: {short:?}, 100,000: {long:?}");
-    // Each level used to double the expression.
+    // Earlier, each level doubled the expression.
     let nested = (0..40).fold("a + 1".to_owned(), |e, n| format!("nullif({e}, {n})"));
     let mut sink = Recorder::default();
     sink.simple(&mut s, &format!("select {nested} from t"));
     assert_eq!(sink.lines, ["NULL", "NULL", "= SELECT 2"]);
 }
 
-/// As pgjdbc and others do; 0A000 once.
+/// pgjdbc and other drivers do this. Earlier, it was refused with 0A000.
 #[test]
 fn the_start_up_packet_may_name_a_time_zone() {
     let db = database();
@@ -277,7 +277,7 @@ fn the_start_up_packet_may_name_a_time_zone() {
     assert_eq!(refused.sqlstate.as_str(), "22023");
 }
 
-/// As `options=-c search_path=...` and the settings of pools do.
+/// `options=-c search_path=...` and the settings of connection pools do this.
 #[test]
 fn the_start_up_packet_may_name_a_search_path() {
     let db = database();
@@ -300,15 +300,15 @@ fn the_start_up_packet_may_name_a_search_path() {
     let asked = "select a from t; show search_path";
     assert_eq!(ask("app, public", asked), ["app", "= SELECT 1", "app, public", "= SHOW"]);
     assert_eq!(ask("public", asked), ["public", "= SELECT 1", "public", "= SHOW"]);
-    // RESET goes back to what the packet said; a schema that isn't there is passed over.
+    // RESET sets the value of the packet again. A schema that does not exist is skipped.
     let reset = "set search_path to public; reset search_path; select a from t";
     assert_eq!(ask("nowhere,app", reset).iter().rev().nth(1).unwrap(), "app");
     let prepared = "prepare s as select a from t; execute s; set search_path to public; execute s";
     assert_eq!(ask("app", prepared), ["= PREPARE", "app", "= SELECT 1", "= SET", "public", "= SELECT 1"]);
 }
 
-/// Found by a reader (review 8, A1): a role was dropped or renamed while its client logged in. The session
-/// then had no role, and could do everything.
+/// Review 8, A1: a role was dropped or renamed while its client logged in. The session then had no role, and
+/// could do everything.
 #[test]
 fn who_has_proved_a_password_must_still_be_that_role() {
     let db = database();
@@ -328,8 +328,8 @@ fn who_has_proved_a_password_must_still_be_that_role() {
     assert_eq!(log_in_during("alter role bob nologin"), Err("28000"));
 }
 
-/// Found by a reader (review 8, B3): the salt of a name that is no role changed with each start, those of
-/// roles did not.
+/// Review 8, B3: the salt of a name that is no role changed with each start. The salts of roles did not
+/// change, so a client could distinguish them.
 #[test]
 fn a_name_that_is_no_role_keeps_its_salt_across_starts() {
     let db = database();
@@ -354,7 +354,7 @@ fn an_interval_column_says_what_it_is() {
     assert_eq!(sink.lines[0], "1 day|1 day");
 }
 
-/// The time-out stayed as it was for the transaction that was running.
+/// Earlier, RESET did not change the timeout of the running transaction.
 #[test]
 fn reset_lock_timeout_reaches_the_running_transaction() {
     let db = database();
@@ -394,7 +394,7 @@ fn discard_all_forgets_what_the_session_knew() {
     assert_eq!(answers, expected);
 }
 
-/// Drivers' setFloat was refused: "parameter $1 of the type with OID 700 is not supported".
+/// Earlier, the `setFloat` of drivers was refused: "parameter $1 of the type with OID 700 is not supported".
 #[test]
 fn a_parameter_declared_as_real_is_one() {
     let db = database();
@@ -405,7 +405,7 @@ fn a_parameter_declared_as_real_is_one() {
     assert_eq!(statement.columns().unwrap()[0].type_oid, oid::FLOAT8);
 }
 
-/// Asks for a cancel with each row that it gets.
+/// A sink that requests a cancel with each row that it gets.
 struct Cancels(varve_sql::CancelToken, usize);
 
 impl varve_sql::Sink for Cancels {
@@ -430,7 +430,8 @@ impl varve_sql::Sink for Cancels {
     fn notice(&mut self, _: varve_sql::Severity, _: &varve_sql::SqlError) {}
 }
 
-/// All rows were sent to whoever had asked for a cancel, or whose time was over (review 10, P1).
+/// Earlier, a client got all rows even if it had requested a cancel, or if its timeout was over (review 10,
+/// P1).
 #[test]
 fn a_portal_that_is_resumed_can_be_cancelled() {
     let db = database();
@@ -444,7 +445,8 @@ fn a_portal_that_is_resumed_can_be_cancelled() {
     assert_eq!((error.sqlstate.as_str(), sink.1), ("57014", 1));
 }
 
-/// Rows were given out in a failed transaction, and rows that ROLLBACK TO had undone (review 10, P2).
+/// Earlier, a portal returned rows in a failed transaction, and rows that ROLLBACK TO had undone (review 10,
+/// P2).
 #[test]
 fn a_suspended_portal_shares_the_fate_of_its_transaction() {
     let db = database();
@@ -459,7 +461,7 @@ fn a_suspended_portal_shares_the_fate_of_its_transaction() {
     let statement = s.prepare("insert into t values (1), (2), (3) returning i", &[]).unwrap();
     let (mut inner, mut unused) = (s.open_portal("", &statement), s.open_portal("", &statement));
     s.execute(&statement, &[], &mut inner, 2, &mut sink).unwrap();
-    // What b had is a's now.
+    // The portals of savepoint b now belong to savepoint a.
     sink.simple(&mut s, "release b; savepoint b; rollback to b");
     assert!(inner.is_open());
     s.execute(&statement, &[], &mut inner, 2, &mut sink).unwrap();
@@ -477,7 +479,8 @@ fn a_suspended_portal_shares_the_fate_of_its_transaction() {
     assert_eq!(sink.lines, ["3", "4"]);
 }
 
-/// A FETCH that was prepared once told the columns of a cursor of another time (review 10, P4).
+/// Earlier, a prepared FETCH described the columns that its cursor had when FETCH was prepared (review 10,
+/// P4).
 #[test]
 fn a_prepared_fetch_returns_what_its_cursor_returns_now() {
     let db = database();
@@ -500,7 +503,7 @@ fn a_prepared_fetch_returns_what_its_cursor_returns_now() {
     assert!(s.portal_columns(&query).is_none());
 }
 
-/// pg_cursors and pg_prepared_statements were always empty.
+/// Earlier, pg_cursors and pg_prepared_statements were always empty.
 #[test]
 fn what_the_protocol_names_is_listed() {
     let db = database();
@@ -519,7 +522,7 @@ fn what_the_protocol_names_is_listed() {
     sink.simple(&mut s, cursors);
     assert!(sink.lines.iter().any(|line| line == "named|select $1::int|f|1"), "{:?}", sink.lines);
     assert!(sink.lines.iter().any(|line| line == "c|select $1::int|f"), "{:?}", sink.lines);
-    // The unnamed portal that runs sees itself.
+    // The unnamed portal that runs lists itself.
     let listing = s.prepare(cursors, &[]).unwrap();
     let mut itself = s.open_portal("", &listing);
     sink.lines.clear();

@@ -12,7 +12,8 @@ fn all_files_hold() {
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Statements know nothing of pages: a file of them holds at every size (the others run with 8 KiB).
+/// Statements do not depend on the page size, so a file of them must give the same results with each size.
+/// The other tests use 8 KiB.
 #[test]
 fn a_file_holds_at_every_page_size() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dml.slt");

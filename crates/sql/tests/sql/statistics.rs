@@ -34,7 +34,7 @@ fn a_commit_is_written_to_the_log_and_counted() {
     assert_eq!(commits(&mut s), commits_before + 1);
 }
 
-/// SHOW and the system table of the same name give the same columns and rows.
+/// SHOW and the system table of the same name return the same columns and rows.
 #[test]
 fn what_show_says_can_be_queried() {
     let mut s = session(&database());

@@ -1,4 +1,4 @@
-//! CREATE and DROP TABLESPACE, TABLESPACE on tables and indexes, and what system tables say of them.
+//! CREATE and DROP TABLESPACE, TABLESPACE on tables and indexes, and what system tables show about them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -51,7 +51,7 @@ fn each(s: &mut Session, statements: &str) {
     statements.split("; ").for_each(|sql| run(s, sql));
 }
 
-/// The tablespaces of tables and then of indexes.
+/// Returns the tablespaces of tables, and then those of indexes.
 fn places(s: &mut Session) -> Vec<String> {
     let of_tables = "select tablename, tablespace from pg_tables where schemaname = 'public' order by 1";
     let of_indexes = "select indexname, tablespace from pg_indexes where schemaname = 'public' order by 1";

@@ -9,7 +9,7 @@ use varve_engine::redo::EngineRedo;
 use varve_engine::tree::{Checker, Put, Tree};
 use varve_pager::{Pager, PagerConfig};
 
-/// A pager without threads over a fresh memory directory, or one that exists.
+/// Opens a pager without threads over a memory directory, which may be new or may have files.
 pub fn open_pager(directory: Arc<dyn Directory>, page_bytes: usize, pool_bytes: usize) -> Pager {
     let mut config = PagerConfig::new(directory);
     config.page_size = page_bytes;
@@ -28,7 +28,7 @@ pub fn new_directory() -> Arc<dyn Directory> {
     MemoryDirectory::new()
 }
 
-/// Inserts or replaces, making room as the transaction layer would.
+/// Inserts or replaces an entry. Makes room for it like the transaction layer.
 pub fn put(pager: &Pager, tree: &Tree, key: &[u8], stamp: Stamp, payload: &[u8]) {
     loop {
         let mut mtr = pager.begin().unwrap();
@@ -46,7 +46,7 @@ pub fn put(pager: &Pager, tree: &Tree, key: &[u8], stamp: Stamp, payload: &[u8])
     }
 }
 
-/// Removes a key and merges if worth it; whether it was there.
+/// Removes a key, and merges the leaf if that is worth it. Returns whether the key was there.
 pub fn remove(pager: &Pager, tree: &Tree, key: &[u8]) -> bool {
     let mut mtr = pager.begin().unwrap();
     let mut position = tree.locate_x(pager, &mut mtr, key).unwrap();
@@ -69,7 +69,7 @@ pub fn get(pager: &Pager, tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
 /// Keys with their payloads.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Checks the tree; gives its entries and the number of its pages.
+/// Checks the tree. Returns its entries and the number of its pages.
 pub fn check(pager: &Pager, tree: &Tree) -> (Entries, usize) {
     let mut checker = Checker::new();
     let mut entries = Vec::new();
@@ -106,8 +106,8 @@ impl Random {
     }
 }
 
-/// An encoded row of columns with these widths (0: variable), of at most `limit` bytes, or `None` if even
-/// empty values do not fit.
+/// Returns an encoded row of columns with these widths (0: variable), of at most `limit` bytes, or `None` if
+/// even empty values do not fit.
 pub fn any_row(random: &mut Random, widths: &[u8], limit: usize) -> Option<Vec<u8>> {
     let fixed: usize = widths.iter().map(|width| usize::from(*width)).sum();
     let variable = widths.iter().filter(|width| **width == 0).count();
@@ -126,7 +126,7 @@ pub fn any_row(random: &mut Random, widths: &[u8], limit: usize) -> Option<Vec<u
     Some(row)
 }
 
-/// The key of an integer, as `key::push` makes it.
+/// Returns the key of an integer, as `key::push` makes it.
 pub fn int_key(value: i64) -> Vec<u8> {
     let mut key = Vec::new();
     varve_engine::key::push(&mut key, varve_engine::ColumnType::Int8, &varve_engine::Datum::Int8(value));

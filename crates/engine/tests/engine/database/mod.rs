@@ -1,4 +1,4 @@
-//! Helpers for the engine's tests: a small database in memory, tables, rows.
+//! Helpers for the engine's tests: they make a small database in memory, tables and rows.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::ops::{Bound, ControlFlow};
@@ -28,7 +28,7 @@ pub fn open(directory: &Arc<MemoryDirectory>) -> Arc<Database> {
     Database::open(options(directory)).unwrap()
 }
 
-/// A new database in memory.
+/// Makes a new database in memory.
 pub fn fresh() -> (Arc<MemoryDirectory>, Arc<Database>) {
     let directory = MemoryDirectory::new();
     let database = open(&directory);
@@ -55,7 +55,7 @@ pub fn create_in(txn: &mut Transaction, name: &str, keyed: bool) -> Result<Arc<T
     txn.create_table(NewTable { primary_key, ..NewTable::new("public", name, columns) })
 }
 
-/// As `create`, WITH (layout = 'pax').
+/// Does the same as `create`, WITH (layout = 'pax').
 pub fn create_by_columns(database: &Arc<Database>, name: &str) -> Arc<TableDef> {
     let def = create(database, name);
     let mut txn = database.begin(RC);
@@ -65,7 +65,7 @@ pub fn create_by_columns(database: &Arc<Database>, name: &str) -> Arc<TableDef> 
     def
 }
 
-/// `CREATE [UNIQUE] INDEX name ON def (v)`, committed; gives the new definition.
+/// `CREATE [UNIQUE] INDEX name ON def (v)`, committed. Returns the new definition.
 pub fn index_on_v(database: &Arc<Database>, def: &TableDef, name: &str, unique: bool) -> Arc<TableDef> {
     let mut txn = database.begin(RC);
     let columns = vec![1];
@@ -152,7 +152,7 @@ pub fn delete(txn: &mut Transaction, def: &TableDef, id: i32) -> Result<Outcome>
     txn.modify(&table, &pk(id), &mut |_| Ok(Change::Delete))
 }
 
-/// All (id, v) in primary key order, in the statement that runs.
+/// Returns all (id, v) in primary key order, in the statement that runs.
 pub fn rows(txn: &mut Transaction, def: &TableDef) -> Result<Vec<(i32, i32)>> {
     collect(txn, def, &ScanSpec::ALL)
 }
@@ -167,7 +167,7 @@ pub fn collect(txn: &mut Transaction, def: &TableDef, spec: &ScanSpec<'_>) -> Re
     Ok(found)
 }
 
-/// All (id, v) with v = `v`, through the first secondary index.
+/// Returns all (id, v) with v = `v`, through the first secondary index.
 pub fn by_v(txn: &mut Transaction, def: &TableDef, v: i32) -> Vec<(i32, i32)> {
     txn.start_statement();
     let (lower, mut upper) = (pk(v), pk(v));
@@ -183,7 +183,7 @@ pub fn by_v(txn: &mut Transaction, def: &TableDef, v: i32) -> Vec<(i32, i32)> {
     collect(txn, def, &spec).unwrap()
 }
 
-/// The whole table as a new transaction sees it.
+/// Returns the whole table as a new transaction sees it.
 pub fn all(database: &Arc<Database>, def: &TableDef) -> Vec<(i32, i32)> {
     rows(&mut begin(database, RC), def).unwrap()
 }

@@ -6,7 +6,7 @@ use varve_device::{Fate, RecordLog, Recorder, Timeline};
 
 use super::*;
 
-/// Moments at which the power fails, spread over all changes.
+/// The number of moments at which the power fails. They are spread over all changes.
 const CUTS: u64 = 60;
 
 /// Opens what a crash leaves at many moments of `log`, and calls `judge` with the last mark before the
@@ -35,7 +35,7 @@ fn at_every_cut(log: &RecordLog, judge: impl Fn(&Arc<Database>, u64, &str)) {
     }
 }
 
-/// The rows of the table `t`; `None` if there is no table.
+/// Returns the rows of the table `t`, or `None` if there is no table.
 fn rows(database: &Arc<Database>) -> Option<Vec<(i32, i32)>> {
     let def = database.begin(RC).catalog().table("public", "t")?;
     Some(all(database, &def))

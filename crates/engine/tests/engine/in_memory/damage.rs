@@ -4,7 +4,7 @@ use varve_memory::{Allocator, TABLES_FILE};
 
 use super::*;
 
-/// Overwrites what the root of a store leads to.
+/// Overwrites the data that the root of a store refers to.
 fn damage(directory: &Arc<dyn Directory>, database: u64, engine: &str) {
     let region = directory.map(TABLES_FILE, REGION_BYTES).unwrap();
     let first = Allocator::open(Arc::clone(&region), database).unwrap().root_value(&format!("{engine} 0"));
@@ -13,7 +13,7 @@ fn damage(directory: &Arc<dyn Directory>, database: u64, engine: &str) {
     region.store(first, &[0xFF; 64]);
 }
 
-/// The text of an error of a damaged store, with its SQLSTATE and hint.
+/// Returns the text of an error of a damaged store, with its SQLSTATE and hint.
 fn refused<T>(outcome: Result<T>, engine: &str) -> Error {
     let Err(error) = outcome else { panic!("{engine}: it was not refused") };
     let text = error.to_string();
@@ -54,7 +54,7 @@ fn other_tables_are_used_beside_a_damaged_store() {
             use_table(&database, name).unwrap();
             assert_eq!(all(&database, &find(&database, name)), [(1, 10)], "{engine}, {name}");
         }
-        // A new table goes to another partition, and is none of the tables that cannot be seen.
+        // A new table goes to another partition. It is not one of the tables that cannot be read.
         let new = make(&database, "new", engine);
         load(&database, &new, [(1, 10), (2, 20)]);
         let damages = database.check().unwrap().damages;

@@ -6,7 +6,8 @@ use varve_engine::{
 
 use super::*;
 
-/// Tables that are in the stores: a table's own chunks are what a check finds lost if it is not dropped.
+/// Checks the database before and after a restart. The check finds the chunks of a table that was not dropped
+/// in its store as lost.
 fn is_sound_after_restart(directory: &Arc<dyn Directory>, database: Arc<Database>) -> Arc<Database> {
     is_sound(&database);
     drop(database);

@@ -24,7 +24,7 @@ use crate::database::*;
 pub const ENGINES: [&str; 6] = ["nvm_inplace", "inplace", "nvm_cow", "cow", "nvm_log", "log"];
 const REGION_BYTES: u64 = 16 << 20;
 
-/// Options of a database whose files and region are in one directory.
+/// Returns the options of a database whose files and region are in one directory.
 pub fn options_in(directory: &Arc<dyn Directory>, partitions: u16) -> Options {
     let mut options = options(&MemoryDirectory::new());
     let pager = &mut options.pager;
@@ -42,7 +42,7 @@ pub fn open_in(directory: &Arc<dyn Directory>, partitions: u16) -> Result<Arc<Da
     Database::open(options_in(directory, partitions))
 }
 
-/// A new database with this many partitions of each engine.
+/// Makes a new database with this many partitions of each engine.
 pub fn empty(partitions: u16) -> (Arc<dyn Directory>, Arc<Database>) {
     let directory: Arc<dyn Directory> = MemoryDirectory::new();
     let database = open_in(&directory, partitions).unwrap();
@@ -58,7 +58,7 @@ pub fn make_in(txn: &mut Transaction, name: &str, engine: &str, keyed: bool) -> 
     txn.create_table(NewTable { primary_key, engine, ..NewTable::new("public", name, columns) })
 }
 
-/// The same, committed.
+/// Does the same, and commits.
 pub fn make(database: &Arc<Database>, name: &str, engine: &str) -> Arc<TableDef> {
     let mut txn = database.begin(RC);
     let def = make_in(&mut txn, name, engine, true).unwrap();
@@ -66,7 +66,7 @@ pub fn make(database: &Arc<Database>, name: &str, engine: &str) -> Arc<TableDef>
     def
 }
 
-/// The present definition of a table.
+/// Returns the present definition of a table.
 pub fn find(database: &Arc<Database>, name: &str) -> Arc<TableDef> {
     database.begin(RC).catalog().table("public", name).unwrap()
 }

@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-/// One statement; what the model says of it.
+/// Runs one random statement, and checks its result against the model.
 fn step(txn: &mut Transaction, def: &TableDef, model: &mut Model, random: &mut Random) {
     txn.start_statement();
     let (id, v) = (random.below(40), random.below(1000));

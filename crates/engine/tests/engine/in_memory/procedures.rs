@@ -1,4 +1,4 @@
-//! Stored procedures run serially in their partition, and beside those of other partitions.
+//! Stored procedures run serially in their partition, and at the same time as those of other partitions.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -9,7 +9,7 @@ use varve_engine::{
 
 use super::*;
 
-/// Accounts that are spread over two partitions.
+/// Makes accounts that are spread over two partitions.
 fn accounts(engine: &str) -> (Arc<Database>, Arc<TableDef>) {
     let (_, database) = empty(2);
     let columns = vec![column("id", ColumnType::Int4), column("v", ColumnType::Int4)];
@@ -28,7 +28,7 @@ fn accounts(engine: &str) -> (Arc<Database>, Arc<TableDef>) {
     (database, def)
 }
 
-/// Two accounts of a partition.
+/// Returns two accounts of a partition.
 fn two_in(number: u64) -> [i32; 2] {
     let mut ids = (0..8).filter(|id| key_hash(std::iter::once(Datum::Int4(*id))) % 2 == number);
     [ids.next().unwrap(), ids.next().unwrap()]
@@ -65,7 +65,7 @@ fn procedures_of_two_partitions_run_side_by_side() {
                     assert_eq!((partition.number(), partition.engine().name()), (number as u16, engine));
                     let changed = database.run_procedure(partition, |txn| {
                         let changed = add(txn, def, from, 1)?;
-                        // It ends only if the other procedure runs at the same time.
+                        // The procedure ends only if the other procedure runs at the same time.
                         both_inside.wait();
                         Ok(changed)
                     });
@@ -117,7 +117,7 @@ fn a_procedure_that_fails_has_changed_nothing() {
         })
     }));
     assert!(panicked.is_err());
-    // Another partition is out of reach.
+    // A procedure cannot use another partition.
     let [other, _] = two_in(1);
     assert!(matches!(transfer(&database, &def, [from, other], 5), Err(Error::MixedStores { .. })));
     transfer(&database, &def, [from, to], 7).unwrap();

@@ -41,7 +41,7 @@ fn a_rollback_takes_everything_back() {
         assert_eq!(see(&mut txn, &def, 3), Some(30));
         txn.rollback().unwrap();
         assert_eq!(all(&database, &def), [(1, 10), (2, 20)], "{engine}");
-        // So does a transaction that is dropped.
+        // A transaction that is dropped is rolled back, too.
         let mut txn = begin(&database, RC);
         put(&mut txn, &def, 4, 40).unwrap();
         drop(txn);
@@ -95,7 +95,7 @@ fn a_duplicate_is_refused_with_the_values_of_its_key() {
         refused(put(&mut txn, &def, 3, 20), "t_v", "Key (v)=(20) already exists.");
         refused(update(&mut txn, &def, 1, |_| 20).map(|_| ()), "t_v", "Key (v)=(20) already exists.");
         refused(rekey(&mut txn, &def, 1, 2).map(|_| ()), "t_pkey", "Key (id)=(2) already exists.");
-        // A row with NULL has no duplicate.
+        // A row with NULL in the key has no duplicate.
         let table = table(&mut txn, &def);
         for id in [5, 6] {
             txn.insert(&table, &[Datum::Int4(id), Datum::Null, Datum::Null]).unwrap();

@@ -41,7 +41,7 @@ fn partition_of(id: i32, count: u64) -> u64 {
     key_hash(std::iter::once(Datum::Int4(id))) % count
 }
 
-/// Ids from 1 on that are in a partition.
+/// Returns the ids from 1 on that are in a partition.
 fn ids_of(partition: u64, count: u64) -> impl Iterator<Item = i32> {
     (1..).filter(move |id| partition_of(*id, count) == partition)
 }
@@ -276,7 +276,7 @@ fn two_threads_change_two_partitions() {
     is_sound(&database);
 }
 
-/// `None` if a lock was not free in time.
+/// Returns the result, or `None` if a lock was not free in time.
 fn in_time<T>(outcome: Result<T>) -> Option<T> {
     match outcome {
         Err(Error::LockTimeout) => None,
@@ -284,7 +284,8 @@ fn in_time<T>(outcome: Result<T>) -> Option<T> {
     }
 }
 
-/// What a statement that locks rows sees of ids: by key, in a scan, and by a reader.
+/// Returns what a statement that locks rows sees: whether it finds the id by key, and the ids of a scan and
+/// of a reader.
 fn seen_locking(txn: &mut Transaction, def: &TableDef, id: i32) -> Result<(bool, Vec<i32>, Vec<i32>)> {
     let table = txn.table_by_rows(def, LockMode::RowShare)?;
     let is_there = txn.get(&table, &pk(id), &mut |_| {})?;
@@ -327,7 +328,7 @@ fn a_statement_may_pass_by_partitions_that_are_held() {
         assert_eq!(in_time(put_by_rows(&mut other, &def, held, 2)), None, "{engine}");
         other.start_statement();
         assert_eq!(in_time(see_by_rows(&mut other, &def, held)), None, "{engine}");
-        // One that passes the partition by does so to its end.
+        // A statement that skips the partition skips it to its end.
         other.set_when_held(WhenHeld::Skip);
         assert_eq!(
             in_time(seen_locking(&mut other, &def, free)),

@@ -19,7 +19,7 @@ pub fn database_with(options: &QueryOptions) -> Arc<SqlDatabase> {
     database_of(Arc::new(Queries::new(options).unwrap()))
 }
 
-/// A database with this runner.
+/// Makes a database with this runner.
 pub fn database_of(queries: Arc<Queries>) -> Arc<SqlDatabase> {
     let mut pager = PagerConfig::new(MemoryDirectory::new());
     pager.pool_bytes = 16 << 20;
@@ -34,12 +34,12 @@ pub fn database_of(queries: Arc<Queries>) -> Arc<SqlDatabase> {
     Arc::new(sql.with_general(queries))
 }
 
-/// A database whose runner gets all that it can run.
+/// Makes a database whose runner gets each query that it can run.
 pub fn forced() -> Arc<SqlDatabase> {
     forced_with(&QueryOptions { memory_bytes: 64 << 20, ..QueryOptions::default() })
 }
 
-/// The same with these options.
+/// Does the same with these options.
 pub fn forced_with(options: &QueryOptions) -> Arc<SqlDatabase> {
     let mut pager = PagerConfig::new(MemoryDirectory::new());
     pager.pool_bytes = 16 << 20;
@@ -67,7 +67,7 @@ pub fn session(db: &Arc<SqlDatabase>) -> Session {
     Session::new(db.clone(), params).unwrap()
 }
 
-/// What a simple query gives: rows, tags, errors.
+/// Returns what a simple query gives: rows, tags, errors.
 pub fn lines(session: &mut Session, sql: &str) -> Vec<String> {
     let mut recorder = Recorder::default();
     if let Err(e) = session.simple(sql, &mut recorder) {
@@ -76,7 +76,7 @@ pub fn lines(session: &mut Session, sql: &str) -> Vec<String> {
     recorder.0
 }
 
-/// The error of a simple query that must fail.
+/// Returns the error of a simple query that must fail.
 pub fn error_of(session: &mut Session, sql: &str) -> SqlError {
     session.simple(sql, &mut Recorder::default()).unwrap_err()
 }

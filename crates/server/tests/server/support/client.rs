@@ -24,7 +24,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long a server may take in a test before it counts as hanging.
+/// The time after which a server that does not answer counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Client {
@@ -33,7 +33,7 @@ pub struct Client {
     pub key: (i32, i32),
 }
 
-/// One typed message.
+/// Returns one message of a kind.
 pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend((body.len() as u32 + 4).to_be_bytes());
@@ -41,7 +41,7 @@ pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A start-up packet of protocol 3.0 with these parameters.
+/// Returns a start-up packet of protocol 3.0 with these parameters.
 pub fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut body = 196_608_u32.to_be_bytes().to_vec();
     for (name, value) in parameters {
@@ -51,7 +51,7 @@ pub fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     packet(&body)
 }
 
-/// A packet without a kind.
+/// Returns a packet without a kind.
 pub fn packet(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32 + 4).to_be_bytes(), body].concat()
 }
@@ -96,7 +96,7 @@ pub fn execute(portal: &str, row_limit: i32) -> Vec<u8> {
     message(b'E', &body)
 }
 
-/// Describe (`D`) or Close (`C`) of a statement (`S`) or portal (`P`).
+/// Returns the message Describe (`D`) or Close (`C`) of a statement (`S`) or portal (`P`).
 pub fn target(kind: u8, of: u8, name: &str) -> Vec<u8> {
     message(kind, &[&[of], name.as_bytes(), b"\0"].concat())
 }
@@ -106,7 +106,7 @@ pub fn sync() -> Vec<u8> {
 }
 
 impl Client {
-    /// A socket on which nothing was said.
+    /// Opens a socket on which nothing was sent.
     pub fn raw(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -114,7 +114,7 @@ impl Client {
         Client { stream, key: (0, 0) }
     }
 
-    /// A client that is ready to query.
+    /// Opens a connection that is ready for queries.
     pub fn connect(address: SocketAddr) -> Client {
         let mut client = Client::raw(address);
         client.send(&startup(&[("user", "tester"), ("database", "postgres")]));
@@ -127,13 +127,13 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Sends, and shows everything up to ReadyForQuery or the end.
+    /// Sends bytes, and shows everything up to ReadyForQuery or the end.
     pub fn ask(&mut self, bytes: &[u8]) -> String {
         self.send(bytes);
         self.until_ready()
     }
 
-    /// Sends, says that this was all, and shows everything up to the end.
+    /// Sends bytes and closes this side of the connection, and shows everything up to the end.
     pub fn ask_last(&mut self, bytes: &[u8]) -> String {
         self.send(bytes);
         // The server may have closed already.
@@ -158,7 +158,7 @@ impl Client {
         }
     }
 
-    /// Whether nothing comes, not even the end, for so long.
+    /// Returns whether nothing comes in this time, not even the end.
     pub fn is_silent(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let looked = self.stream.peek(&mut [0]);

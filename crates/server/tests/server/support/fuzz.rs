@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use super::client::{Client, bind, execute, message, packet, parse, query, startup, sync, target};
 
-/// Longer than this without an end is a hang.
+/// A connection that does not end within this time hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 const CASES_BETWEEN_PROBES: u64 = 50;
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// What to throw, and what must always work.
+/// What to send, and what must always work.
 pub struct Plan<'a> {
     pub address: SocketAddr,
     /// Statements with the texts of their parameters.
@@ -28,7 +28,8 @@ pub struct Plan<'a> {
     pub seed: u64,
 }
 
-/// Runs cases until `until` is reached or `case_max` were run; returns how many. Panics on a failure.
+/// Runs cases until the time `until`, but at most `case_max` of them. Returns the number of cases. Panics on
+/// a failure.
 pub fn run(plan: &Plan<'_>, case_max: u64, until: Option<Instant>) -> u64 {
     let corpus = corpus(plan.statements);
     let mut case = 0;
@@ -61,7 +62,7 @@ fn probe(plan: &Plan<'_>, case: u64, last: &[u8]) {
 /// Panics of other threads since `count_panics`.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// From here on panics are counted (and still shown).
+/// Counts panics from now on. They are still printed.
 pub fn count_panics() {
     let shown = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -106,7 +107,7 @@ fn throw(address: SocketAddr, bytes: &[u8], random: &mut Random) -> Result<(), S
     }
 }
 
-/// Valid conversations, each a list of messages without the start-up.
+/// Returns valid conversations. Each one is a list of messages without the start-up.
 fn corpus(statements: &[(&str, &[&str])]) -> Vec<Vec<Vec<u8>>> {
     let mut corpus = Vec::new();
     for (sql, params) in statements {
@@ -142,7 +143,7 @@ fn corpus(statements: &[(&str, &[&str])]) -> Vec<Vec<Vec<u8>>> {
     corpus
 }
 
-/// Whole messages and fragments that matter somewhere in the protocol.
+/// Whole messages, and fragments that have a meaning somewhere in the protocol.
 const DICTIONARY: &[&[u8]] = &[
     b"\0",
     b"\0\0\0\0",

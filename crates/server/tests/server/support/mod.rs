@@ -30,20 +30,20 @@ use varve_sql::{
 /// A fuzzer may ask for any number of rows.
 const ROWS_MAX: u64 = 200_000;
 
-/// How often a SELECT ran.
+/// The number of SELECTs that have run.
 pub static SELECTS: AtomicU64 = AtomicU64::new(0);
 
-/// What ends the sessions whose start-up packet sets `ender`, by the name that it gives.
+/// The functions that end sessions, by the name that the session's start-up packet gives in `ender`.
 pub static ENDERS: Mutex<BTreeMap<String, Ender>> = Mutex::new(BTreeMap::new());
 
 type Result<T> = std::result::Result<T, SqlError>;
 
-/// A server over the sessions of this file, for at most five of them.
+/// Starts a server with the sessions of this file. It accepts at most five of them.
 pub fn server() -> Server {
     server_with(Options::new(5))
 }
 
-/// The same with other options.
+/// Does the same with other options.
 pub fn server_with(options: Options) -> Server {
     let listener = Listener::open_for(([127, 0, 0, 1], 0).into(), &options).unwrap();
     Server::start_with(listener, options, Arc::new(Mock)).unwrap()
@@ -68,7 +68,7 @@ impl Backend for Mock {
         })
     }
 
-    /// Everybody's password is `secret`, but that of `nobody`.
+    /// The password of each user except `nobody` is `secret`.
     fn verifier(&self, user: &str) -> Verifier {
         match user {
             "nobody" => Verifier::of_nobody(user, b"secret"),
@@ -300,7 +300,7 @@ impl Session for MockSession {
         self.status
     }
 
-    /// From the start-up packet, in milliseconds.
+    /// Returns the limit that the start-up packet sets in milliseconds.
     fn silence_limit(&self) -> Option<(Duration, bool)> {
         let in_block = self.status != b'I';
         let name = if in_block { "idle_in_transaction_session_timeout" } else { "idle_session_timeout" };

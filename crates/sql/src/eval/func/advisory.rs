@@ -53,18 +53,18 @@ const fn tells(name: &'static str, arguments: &'static [crate::ty::Ty], run: Run
     Builtin { world: true, ..volatile(name, arguments, Bool, run) }
 }
 
-/// The session's database. Each database has its own advisory locks.
+/// Returns the session's database. Each database has its own advisory locks.
 fn database(cx: &Cx<'_>) -> Result<u32> {
     Ok(cx.env.world()?.catalog.database().0)
 }
 
-/// The key for one argument of 64 bits.
+/// Returns the key for one argument of 64 bits.
 fn one(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<AdvisoryKey> {
     let (key, database) = (int(a, 0).cast_unsigned(), database(cx)?);
     Ok(AdvisoryKey { database, class: (key >> 32) as u32, object: key as u32, is_pair: false })
 }
 
-/// The key for two arguments of 32 bits.
+/// Returns the key for two arguments of 32 bits.
 fn two(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<AdvisoryKey> {
     let database = database(cx)?;
     Ok(AdvisoryKey { database, class: int(a, 0) as u32, object: int(a, 1) as u32, is_pair: true })

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. An element that is passed as an argument already has the array's element type.
 //!
-//! This module knows nothing about types of results.
+//! This module does not know types of results.
 
 use varve_engine::{Array, ArrayRef, Datum, Value};
 
@@ -121,8 +121,8 @@ pub(super) const TABLE: &[Builtin] = &[
     loose("string_to_array", &[Text, Text, Text], ArrayTy(&Ty::Text), split),
 ];
 
-/// The elements of an array. If the statement was cancelled, the next element is error 57014, because arrays
-/// may be long.
+/// Returns the elements of an array. If the statement was cancelled, the next element is error 57014, because
+/// arrays may be long.
 fn elements<'e>(array: ArrayRef<'e>, cx: &Cx<'_>) -> impl Iterator<Item = Result<Datum<'e>>> {
     array.iter().map(|element| cx.env.check_cancel().map(|()| element))
 }
@@ -134,7 +134,7 @@ fn append(out: &mut Array, array: ArrayRef<'_>, cx: &Cx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether an array has this element. NULL is never found.
+/// Returns whether an array has this element. NULL is never found.
 fn holds(array: ArrayRef<'_>, wanted: Datum<'_>, cx: &Cx<'_>) -> Result<bool> {
     for element in elements(array, cx) {
         let element = element?;
@@ -145,7 +145,7 @@ fn holds(array: ArrayRef<'_>, wanted: Datum<'_>, cx: &Cx<'_>) -> Result<bool> {
     Ok(false)
 }
 
-/// The elements from index `from` up to `to`, as an array.
+/// Returns the elements from index `from` up to `to`, as an array.
 fn part<'a>(array: ArrayRef<'_>, from: usize, to: usize, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let mut out = Array::new(array.element());
     for element in elements(array, cx).take(to).skip(from) {
@@ -161,7 +161,8 @@ fn array<'a>(arguments: &[Datum<'a>], n: usize) -> Option<ArrayRef<'a>> {
     }
 }
 
-/// A property of the first dimension. NULL for other dimensions, and for an empty array.
+/// Returns a property of the first dimension. The result is NULL for other dimensions, and for an empty
+/// array.
 fn bound<'a>(a: &[Datum<'a>], of: impl Fn(ArrayRef<'a>) -> i32) -> Result<Datum<'a>> {
     let has_it = |array: &ArrayRef<'_>| int(a, 1) == 1 && !array.is_empty();
     Ok(array(a, 0).filter(has_it).map_or(Datum::Null, |array| Datum::Int4(of(array))))
@@ -187,8 +188,8 @@ fn position<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Null)
 }
 
-/// An array with the elements of both arrays, followed by `more`. One NULL counts as an empty array. If both
-/// are NULL and `more` is empty, the result is NULL.
+/// Returns an array with the elements of both arrays, followed by `more`. One NULL counts as an empty array.
+/// If both are NULL and `more` is empty, the result is NULL.
 fn joined<'a>(first: Datum<'a>, second: Datum<'a>, more: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let arrays = [first, second].into_iter().filter_map(|datum| match datum {
         Datum::Array(array) => Some(array),
@@ -255,7 +256,7 @@ fn split<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.keep_value(Value::Array(out)))
 }
 
-/// Error 2202E: a value cannot be a subscript.
+/// Returns the error 2202E: a value cannot be a subscript.
 pub fn no_subscript(ty: &str) -> SqlError {
     SqlError::new(
         SqlState::DATATYPE_MISMATCH,

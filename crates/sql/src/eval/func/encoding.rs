@@ -5,7 +5,7 @@
 //! 2. Base64 is written in lines of 76 characters, as in MIME and PostgreSQL. White space in the input is
 //!    skipped.
 //!
-//! This module knows nothing about SQL values.
+//! This module does not know SQL values.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -15,7 +15,7 @@ use crate::text;
 
 const LINE_CHARS: usize = 76;
 
-/// Bytes as text in the named format.
+/// Returns the bytes as text in the named format.
 pub(super) fn encode(bytes: &[u8], format: &str) -> Result<String> {
     match format.to_ascii_lowercase().as_str() {
         "hex" => Ok(bytes.iter().map(|b| format!("{b:02x}")).collect()),
@@ -25,7 +25,7 @@ pub(super) fn encode(bytes: &[u8], format: &str) -> Result<String> {
     }
 }
 
-/// The reverse of `encode`.
+/// Does the reverse of `encode`.
 pub(super) fn decode(input: &str, format: &str) -> Result<Vec<u8>> {
     match format.to_ascii_lowercase().as_str() {
         "hex" => text::parse_hex(input),

@@ -4,7 +4,7 @@
 //! A function that returns rows is built from array functions: one for each column of its rows. Users cannot
 //! call these array functions, because their names are not valid in SQL. FROM makes rows of the arrays.
 //!
-//! This module knows nothing about names of OIDs (`objects`) and rights that can be granted (`privilege`).
+//! This module does not know names of OIDs (`objects`) or rights that can be granted (`privilege`).
 
 use varve_engine::{Array, ColumnType, Datum, TableId, Value};
 
@@ -68,14 +68,14 @@ pub(super) const TABLE: &[Builtin] = &[
 ];
 
 const NO: super::Run = |_, _| Ok(Datum::Bool(false));
-/// For statistics that Varve does not count.
+/// Returns 0 for statistics that Varve does not count.
 const ZERO: super::Run = |_, _| Ok(Datum::Int8(0));
 
 fn started<'a>(_: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::TimestampTz(cx.env.world()?.watched.start_us()))
 }
 
-/// The number of rows that ANALYZE has counted.
+/// Returns the number of rows that ANALYZE has counted.
 fn live_rows<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let world = cx.env.world()?;
     let table = world.catalog.table_ref(TableId(oid(a, 0)));
@@ -83,8 +83,8 @@ fn live_rows<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Int8(count.map_or(0, |count| i64::try_from(count.rows).unwrap_or(i64::MAX))))
 }
 
-/// The rights on an object of a kind before anything is granted: the rights of all roles, and the rights of
-/// the owner.
+/// Returns the rights on an object of a kind before anything is granted: the rights of all roles, and the
+/// rights of the owner.
 fn acl_default<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (everybody, owners) = match text(a, 0) {
         "c" => ("", ""),
@@ -113,7 +113,7 @@ fn acl_default<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.keep_value(Value::Array(items)))
 }
 
-/// The names, or the values, of options in the form `name=value`.
+/// Returns the names, or the values, of options in the form `name=value`.
 fn options<'a>(a: &[Datum<'a>], values: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Some(Datum::Array(written)) = a.first() else { return Ok(Datum::Null) };
     let mut out = Array::new(ColumnType::Text);
@@ -130,7 +130,7 @@ fn elements<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(a[0])
 }
 
-/// The positions 1, 2, ... of the elements of an array.
+/// Returns the positions 1, 2, ... of the elements of an array.
 fn positions<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Some(Datum::Array(array)) = a.first() else { return Ok(Datum::Null) };
     let mut out = Array::new(ColumnType::Int4);

@@ -5,7 +5,7 @@
 //!    the first ten letters of a name count, as in PostgreSQL.
 //! 2. For an infinite date or timestamp, a field that grows with time is infinite. Every other field is NULL.
 //!
-//! This module knows nothing about the tz database (`time::Zone`).
+//! This module does not know the tz database (`time::Zone`).
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
@@ -96,13 +96,15 @@ impl Unit {
         })
     }
 
-    /// Whether only EXTRACT knows the field, so that nothing can be truncated to it (as in PostgreSQL).
+    /// Returns whether only EXTRACT knows the field, so that nothing can be truncated to it (as in
+    /// PostgreSQL).
     pub(super) fn is_special(self) -> bool {
         use Unit::{DayOfWeek, DayOfYear, Epoch, IsoDayOfWeek, IsoYear, Julian};
         matches!(self, DayOfWeek | DayOfYear | Epoch | IsoDayOfWeek | IsoYear | Julian)
     }
 
-    /// Whether the field always grows with time. Then it is infinite for an infinite date or timestamp.
+    /// Returns whether the field always grows with time. Then it is infinite for an infinite date or
+    /// timestamp.
     fn grows(self) -> bool {
         use Unit::{Century, Decade, Epoch, IsoYear, Julian, Millennium, Year};
         matches!(self, Epoch | Year | Decade | Century | Millennium | Julian | IsoYear)
@@ -115,14 +117,14 @@ enum FieldValue {
     Exact(i128, u16),
     /// The Julian day, and the microseconds since its start.
     Julian(i64, i64),
-    /// An infinite value: a field that grows with time, for an infinite date or timestamp. True for plus
+    /// An infinite value: a field that grows with time, of an infinite date or timestamp. It is true for plus
     /// infinity.
     Infinite(bool),
     /// NULL: another field of an infinite date or timestamp.
     Unknown,
 }
 
-/// EXTRACT(field FROM value)
+/// Computes EXTRACT(field FROM value).
 fn extract<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let value = match field(a, cx)? {
         FieldValue::Exact(value, scale) => {
@@ -170,18 +172,18 @@ fn type_name(value: Datum<'_>) -> &'static str {
     }
 }
 
-/// Error 22023: there is no field of this name.
+/// Returns the error 22023: there is no field of this name.
 pub(super) fn not_recognized(name: &str, ty: &str) -> SqlError {
     let message = format!("unit \"{name}\" not recognized for type {ty}");
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// Error 0A000: the type does not have this field.
+/// Returns the error 0A000: the type does not have this field.
 pub(super) fn not_supported(name: &str, ty: &str) -> SqlError {
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("unit \"{name}\" not supported for type {ty}"))
 }
 
-/// A field of a date or timestamp whose local time is known.
+/// Returns a field of a date or timestamp whose local time is known.
 fn of_moment(unit: Unit, value: Datum<'_>, local: i64, cx: &Cx<'_>) -> Option<FieldValue> {
     let is_date = matches!(value, Datum::Date(_));
     if time::is_infinite(local) {

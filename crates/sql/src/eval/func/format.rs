@@ -55,7 +55,8 @@ struct Piece {
     position: Option<usize>,
     left: bool,
     width: usize,
-    /// Set if the width is an argument: the argument with this number, or else the next one.
+    /// The argument that has the width, if the width is an argument: the argument with this number, or else
+    /// the next one.
     width_from: Option<Option<usize>>,
     kind: char,
 }
@@ -98,7 +99,7 @@ fn formatted(template: &str, arguments: &[Datum<'_>]) -> Result<String> {
     Ok(out)
 }
 
-/// Reads what follows a `%`.
+/// Reads the specifier after a `%`. Returns it and the rest of the text.
 fn piece(text: &str) -> Result<(Piece, &str)> {
     let mut piece = Piece::default();
     let mut rest = text;

@@ -1,6 +1,6 @@
 //! The condition that a row is in a partition of a table with PARTITION BY HASH.
 //!
-//! This module knows nothing about tables, and not how a key is hashed (`varve_engine::key_hash`).
+//! This module does not know tables, or how a key is hashed (`varve_engine::key_hash`).
 
 use varve_engine::{Datum, key_hash};
 
@@ -9,8 +9,8 @@ use crate::error::{Result, SqlError};
 use crate::eval::Cx;
 use crate::ty::Ty;
 
-/// Whether a row is in a part: modulus, remainder, then the partition key. Only conditions that the binder
-/// makes call this function.
+/// Whether a row is in a part. The arguments are modulus, remainder, then the partition key. Only conditions
+/// that the binder makes call this function.
 pub static IN_PART: Builtin = Builtin {
     name: "in hash part",
     arguments: &[Ty::Int8, Ty::Int8, Ty::Unknown],

@@ -19,9 +19,9 @@ pub const OF: &str = "json of a value";
 pub const OF_ARRAY: &str = "json of an array of json";
 /// Makes an object from a row: names and json.
 pub const ROW: &str = "json of a row";
-/// json_build_object for names and json.
+/// Does json_build_object for names and json.
 pub const OBJECT: &str = "json of pairs";
-/// json_build_array for json.
+/// Does json_build_array for json.
 pub const ARRAY: &str = "json of a list";
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -31,7 +31,7 @@ pub(super) const TABLE: &[Builtin] = &[
             return Ok(Datum::Null);
         }
         let mut out = Vec::new();
-        // Dates in json have the ISO form, whatever DateStyle is set.
+        // Dates in json have the ISO form for every setting of DateStyle.
         let forms = TimeForms { dates: DateStyle::ISO, ..cx.env.forms.clone() };
         write(value, &forms, &mut out);
         finished(out, cx)
@@ -140,12 +140,13 @@ fn is_number(value: Datum<'_>) -> bool {
     )
 }
 
-/// Whether the text of a number is neither NaN nor infinity.
+/// Returns whether the text of a number is neither NaN nor infinity.
 fn is_plain(number: &str) -> bool {
     number.ends_with(|c: char| c.is_ascii_digit())
 }
 
-/// A timestamp in the form of ISO 8601: with a T between date and time, and with minutes in its time zone.
+/// Returns a timestamp in the form of ISO 8601: with a T between date and time, and with minutes in its time
+/// zone.
 fn iso(shown: &str) -> String {
     let out = shown.replacen(' ', "T", 1);
     let zone = out.find('T').and_then(|t| out[t..].find(['+', '-']).map(|n| t + n));

@@ -112,7 +112,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Skips blanks and returns the next byte. 0 at the end.
+    /// Skips blanks and returns the next byte, or 0 at the end.
     fn peek(&mut self) -> u8 {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
         self.rest.bytes().next().unwrap_or(0)
@@ -184,7 +184,7 @@ fn type_of(json: &str) -> &'static str {
     }
 }
 
-/// The elements of an array, for the function of this name.
+/// Returns the elements of an array, for the function of this name.
 fn elements<'t>(json: &'t str, function: &str) -> Result<Vec<&'t str>> {
     match Parts::of(json) {
         Parts::Array(items) => Ok(items),
@@ -196,7 +196,7 @@ fn elements<'t>(json: &'t str, function: &str) -> Result<Vec<&'t str>> {
 /// The errors of json_each for an array and for a scalar.
 const DECONSTRUCT: [&str; 2] = ["cannot deconstruct an array as an object", "cannot deconstruct a scalar"];
 
-/// The members of an object. An array or a scalar is one of two errors.
+/// Returns the members of an object. For an array or a scalar, returns the error with the given message.
 fn members<'t>(json: &'t str, [of_array, of_scalar]: [&str; 2]) -> Result<Vec<(&'t str, &'t str)>> {
     match Parts::of(json) {
         Parts::Object(members) => Ok(members),
@@ -221,7 +221,7 @@ fn list<'a, 'v>(
     Ok(cx.keep_value(Value::Array(array)))
 }
 
-/// The last member of this name.
+/// Returns the last member of this name.
 fn member<'t>(json: &'t str, name: &str) -> Result<Option<&'t str>> {
     let Parts::Object(members) = Parts::of(json) else { return Ok(None) };
     let mut last = None;
@@ -234,7 +234,7 @@ fn member<'t>(json: &'t str, name: &str) -> Result<Option<&'t str>> {
     Ok(last)
 }
 
-/// The element with this index. A negative index counts from the end.
+/// Returns the element with this index. A negative index counts from the end.
 fn element(json: &str, number: i64) -> Option<&str> {
     let Parts::Array(items) = Parts::of(json) else { return None };
     let at = if number < 0 { number + items.len() as i64 } else { number };
@@ -275,7 +275,7 @@ fn json(found: Option<&str>) -> Datum<'_> {
     found.map_or(Datum::Null, |json| Datum::Text(json.trim()))
 }
 
-/// A part as text. A string loses its quotes, and `null` becomes NULL.
+/// Returns a part as text. A string loses its quotes, and `null` becomes NULL.
 fn plain<'a>(found: Option<&str>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(match found.map(str::trim) {
         None | Some("null") => Datum::Null,
@@ -355,7 +355,8 @@ fn put_scalar(scalar: &str, out: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Checks that all strings of a json value are valid texts. PostgreSQL does this too, whichever part is read.
+/// Checks that all strings of a json value are valid texts. PostgreSQL does this, too, for each part that is
+/// read.
 fn readable(json: &str) -> Result<&str> {
     if json.contains("\\u") {
         let mut rest = json;
@@ -368,8 +369,8 @@ fn readable(json: &str) -> Result<&str> {
     Ok(json)
 }
 
-/// The text of a json string. Two kinds of escapes cannot become text: half of a surrogate pair (22P02), and
-/// the character 0 (22P05).
+/// Returns the text of a json string. Two kinds of escapes cannot become text: half of a surrogate pair
+/// (22P02), and the character 0 (22P05).
 fn unquoted(string: &str) -> Result<String> {
     if string.contains("\\u0000") && holds_zero(string) {
         return Err(SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
@@ -381,7 +382,8 @@ fn unquoted(string: &str) -> Result<String> {
     })
 }
 
-/// Whether the string has an escape of the character 0. An escaped backslash before `u0000` is not one.
+/// Returns whether the string has an escape of the character 0. An escaped backslash before `u0000` is not
+/// one.
 fn holds_zero(string: &str) -> bool {
     let mut rest = string;
     while let Some(at) = rest.find('\\') {

@@ -4,7 +4,7 @@
 //! 1. A result outside of its type's range is an error (22003). Other invalid operations have PostgreSQL's
 //!    SQLSTATEs.
 //!
-//! This module knows nothing about operators (`arith`).
+//! This module does not know operators (`arith`).
 
 use bigdecimal::RoundingMode;
 use varve_engine::{Datum, NumericRef};
@@ -114,7 +114,7 @@ pub(super) const TABLE: &[Builtin] = &[
 
 const RANDOM: Run = |_, cx| Ok(Datum::Float8((cx.env.next_random() >> 11) as f64 / (1u64 << 53) as f64));
 
-/// PostgreSQL's constant, so that the last digits of results are the same.
+/// The constant that PostgreSQL uses, so that the last digits of results are the same.
 const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
 
 fn of_one<'a>(
@@ -139,7 +139,7 @@ fn of_two<'a>(
     }
 }
 
-/// The decimal logarithm.
+/// Returns the decimal logarithm.
 fn to_ten(a: NumericRef<'_>) -> Result<varve_engine::Numeric> {
     power::logarithm(varve_engine::Numeric::from_i64(10).as_ref(), a)
 }

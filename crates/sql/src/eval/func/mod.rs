@@ -73,7 +73,7 @@ pub struct Builtin {
 }
 
 impl Builtin {
-    /// Whether this is a function of sequences.
+    /// Returns whether this is a function of sequences.
     pub fn is_of_sequences(&self) -> bool {
         matches!(self.name, "nextval" | "currval" | "lastval" | "setval")
     }
@@ -85,32 +85,32 @@ impl std::fmt::Debug for Builtin {
     }
 }
 
-/// A strict function with fixed arguments.
+/// Returns a strict function with fixed arguments.
 const fn strict(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
     Builtin { name, arguments, variadic: false, result, strict: true, world: false, volatile: false, run }
 }
 
-/// A strict function that must be called each time.
+/// Returns a strict function that must be called each time.
 const fn volatile(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
     Builtin { name, arguments, variadic: false, result, strict: true, world: false, volatile: true, run }
 }
 
-/// A function with any number of arguments that handles NULL itself.
+/// Returns a function with any number of arguments that handles NULL itself.
 const fn any(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
     Builtin { name, arguments, variadic: true, result, strict: false, world: false, volatile: false, run }
 }
 
-/// A function with fixed arguments that handles NULL itself.
+/// Returns a function with fixed arguments that handles NULL itself.
 const fn loose(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
     Builtin { strict: false, ..strict(name, arguments, result, run) }
 }
 
-/// A strict function that reads the catalog. Its result may change when the catalog changes.
+/// Returns a strict function that reads the catalog. Its result may change when the catalog changes.
 const fn catalog(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
     Builtin { world: true, ..strict(name, arguments, result, run) }
 }
 
-/// All overloads of a name.
+/// Returns all overloads of a name.
 pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
     let tables = [
         string::TABLE,
@@ -171,7 +171,7 @@ pub fn call<'a>(
     (function.run)(&values, cx)
 }
 
-/// The text of argument `n`.
+/// Returns the text of argument `n`.
 fn text<'a>(arguments: &[Datum<'a>], n: usize) -> &'a str {
     match arguments.get(n) {
         Some(Datum::Text(t)) => t,
@@ -179,12 +179,12 @@ fn text<'a>(arguments: &[Datum<'a>], n: usize) -> &'a str {
     }
 }
 
-/// The integer of argument `n`.
+/// Returns the integer of argument `n`.
 fn int(arguments: &[Datum<'_>], n: usize) -> i64 {
     arguments.get(n).and_then(Datum::as_integer).unwrap_or(0)
 }
 
-/// The double of argument `n`.
+/// Returns the double of argument `n`.
 fn float(arguments: &[Datum<'_>], n: usize) -> f64 {
     match arguments.get(n) {
         Some(Datum::Float8(f)) => *f,

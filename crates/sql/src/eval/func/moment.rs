@@ -4,7 +4,7 @@
 //! 1. `now()` and its synonyms return the start time of the transaction. Only `clock_timestamp` returns the
 //!    current time.
 //!
-//! This module knows nothing about the tz database (`time::Zone`).
+//! This module does not know the tz database (`time::Zone`).
 
 use varve_engine::Datum;
 
@@ -72,7 +72,7 @@ fn make_date<'a>(year: i64, month: i64, day: i64) -> Result<Datum<'a>> {
     time::check_date(days).map(Datum::Date).ok_or_else(refused)
 }
 
-/// The local time of a date or timestamp, in microseconds.
+/// Returns the local time of a date or timestamp, in microseconds.
 pub(super) fn local_of(value: Datum<'_>, cx: &Cx<'_>) -> Result<i64> {
     Ok(match value {
         Datum::Timestamp(t) => t,
@@ -82,7 +82,8 @@ pub(super) fn local_of(value: Datum<'_>, cx: &Cx<'_>) -> Result<i64> {
     })
 }
 
-/// Computes `value AT TIME ZONE zone`: the local time there at a moment, or the moment of a local time there.
+/// Computes `value AT TIME ZONE zone`. For a moment, the result is the local time in the zone. For a local
+/// time in the zone, the result is the moment.
 fn at_zone<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
     moved_to(&zone_named(text(a, 0))?, a[1])
 }
@@ -111,7 +112,7 @@ fn moved_to<'a>(zone: &Zone, value: Datum<'a>) -> Result<Datum<'a>> {
     }
 }
 
-/// An interval, truncated to a unit.
+/// Returns an interval, truncated to a unit.
 fn truncated_span<'a>(name: &str, iv: time::Interval) -> Result<Datum<'a>> {
     let time::Interval { months, days, micros } = iv;
     let whole = |months: i32, days, micros| Ok(Datum::Interval(time::Interval { months, days, micros }));
@@ -150,8 +151,8 @@ fn truncated<'a>(a: &[Datum<'a>], zone: &Zone, _: &Cx<'a>) -> Result<Datum<'a>> 
     let ty = if zoned { "timestamp with time zone" } else { "timestamp without time zone" };
     let result = truncate_local(text(a, 0), local, ty)?;
     Ok(match a[1] {
-        // For units smaller than a day the offset from UTC is kept. So an hour that occurs twice (at the end
-        // of daylight saving time) stays the same one.
+        // For units smaller than a day the offset from UTC is kept. So at the end of daylight saving time, an
+        // hour that occurs twice is not mixed up with its second occurrence.
         Datum::TimestampTz(t) if within_day(text(a, 0)) => Datum::TimestampTz(t - (local - result)),
         Datum::TimestampTz(_) => Datum::TimestampTz(zone.to_utc(result)?),
         _ => Datum::Timestamp(result),
@@ -187,13 +188,13 @@ fn truncate_local(name: &str, local: i64, ty: &str) -> Result<i64> {
     })
 }
 
-/// The day of the week by ISO 8601. Monday is 1.
+/// Returns the day of the week by ISO 8601. Monday is 1.
 pub(super) fn iso_weekday(days: i64) -> i64 {
     // 2000-01-01 was a Saturday.
     (days + 5).rem_euclid(7) + 1
 }
 
-/// The year and the week by ISO 8601. A week belongs to the year of its Thursday.
+/// Returns the year and the week by ISO 8601. A week belongs to the year of its Thursday.
 pub(super) fn iso_week(days: i64) -> (i64, i64) {
     let thursday = days + 4 - iso_weekday(days);
     let (year, _, _) = time::civil_of(thursday);

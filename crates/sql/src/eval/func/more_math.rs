@@ -51,7 +51,7 @@ fn out_of_range(message: &str) -> SqlError {
     SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message)
 }
 
-/// The greatest common divisor. `None` if the result does not fit.
+/// Returns the greatest common divisor, or `None` if it does not fit.
 fn gcd(a: &[Datum<'_>], _: &str) -> Result<Option<i64>> {
     let (mut x, mut y) = (i128::from(int(a, 0)), i128::from(int(a, 1)));
     while y != 0 {
@@ -95,7 +95,7 @@ fn digits(n: &BigDecimal) -> i32 {
     i32::try_from(n.fractional_digit_count().max(0)).unwrap_or(i32::MAX)
 }
 
-/// The same number with the smallest sufficient number of digits after the point.
+/// Returns the same number with the smallest sufficient number of digits after the point.
 fn least(a: &[Datum<'_>]) -> Option<BigDecimal> {
     let Datum::Numeric(n) = a[0] else { return None };
     let short = n.to_big()?.normalized();
@@ -114,7 +114,7 @@ fn overflowing<'a>(f: f64, of: fn(f64) -> f64) -> Result<Datum<'a>> {
     check_float(of(f), true, true).map(Datum::Float8)
 }
 
-/// Error 2201G.
+/// Returns the error 2201G.
 fn no_buckets(message: &str) -> SqlError {
     SqlError::new(SqlState("2201G"), message)
 }
@@ -148,7 +148,7 @@ fn bucket<'a>(value: f64, low: f64, high: f64, count: i64) -> Result<Datum<'a>> 
     arith::narrow(Class::Int4, Some(bucket))
 }
 
-/// The bucket of a numeric, computed without rounding.
+/// Returns the bucket of a numeric, computed without rounding.
 fn exact_bucket<'a>(
     value: NumericRef<'_>,
     low: NumericRef<'_>,
@@ -182,7 +182,7 @@ fn exact_bucket<'a>(
     arith::narrow(Class::Int4, Some(bucket))
 }
 
-/// The integer part of the quotient of two numbers that are not negative.
+/// Returns the integer part of the quotient of two numbers that are not negative.
 fn whole_quotient(a: BigDecimal, b: BigDecimal) -> i64 {
     let scale = a.fractional_digit_count().max(b.fractional_digit_count());
     let [(a, _), (b, _)] = [a, b].map(|n| n.with_scale(scale).into_bigint_and_exponent());

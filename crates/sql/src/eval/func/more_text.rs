@@ -131,7 +131,7 @@ fn parse_ident<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     }
 }
 
-/// Reads the text up to the closing quote. Two quotes mean one. Also returns the rest.
+/// Reads the text up to the closing quote. Two quotes mean one quote. Also returns the rest of the text.
 fn quoted_part(text: &str) -> Option<(String, &str)> {
     let mut part = String::new();
     let mut rest = text;

@@ -25,7 +25,7 @@ pub(super) const TABLE: &[Builtin] = &[
 /// A part of a picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// 9, or 0 (true). From the first 0 on, leading zeros are shown.
+    /// `9` (false) or `0` (true). From the first `0` on, leading zeros are shown.
     Digit(bool),
     /// `.` or `D`
     Point,
@@ -107,8 +107,8 @@ impl Picture {
         Ok(picture)
     }
 
-    /// Fails for signs that exclude each other, digits after PR, and parts that occur twice but may occur
-    /// once.
+    /// Fails for signs that exclude each other, for digits after PR, and for parts that occur twice but may
+    /// occur only once.
     fn check(&self) -> Result<()> {
         let (mut points, mut signs): (usize, Vec<&str>) = (0, Vec::new());
         for part in &self.parts {
@@ -142,7 +142,7 @@ impl Picture {
         Ok(())
     }
 
-    /// The numbers of digit places before and after the point.
+    /// Returns the numbers of digit places before and after the point.
     fn places(&self) -> (usize, usize) {
         let (before, behind) = self.parts.split_at(self.point());
         (digits_in(before), digits_in(behind))
@@ -160,18 +160,18 @@ impl Picture {
         self.parts.contains(&Part::Sign(sign))
     }
 
-    /// The place of the first 0, if it is before the point.
+    /// Returns the place of the first 0, if it is before the point.
     fn zeros_from(&self, whole_places: usize) -> Option<usize> {
         let digits = self.parts.iter().filter(|part| matches!(part, Part::Digit(_)));
         digits.take(whole_places).position(|part| *part == Part::Digit(true))
     }
 
-    /// The number of digit places up to the last 0.
+    /// Returns the number of digit places up to the last 0.
     fn last_zero(&self) -> Option<usize> {
         self.parts.iter().rposition(|part| *part == Part::Digit(true)).map(|at| digits_in(&self.parts[..=at]))
     }
 
-    /// Whether S is after the digits: after the point, or after all digits before the point.
+    /// Returns whether S is after the digits: after the point, or after all digits before the point.
     fn sign_is_behind(&self) -> bool {
         let at = self.parts.iter().position(|part| *part == Part::Sign("S"));
         at.is_some_and(|at| at > self.point() || digits_in(&self.parts[..at]) == self.places().0)
@@ -219,15 +219,15 @@ struct Digits {
     places: usize,
 }
 
-/// The digits of an integer or a numeric, rounded to this number of places after the point.
+/// Returns the digits of an integer or a numeric, rounded to this number of places after the point.
 fn of_exact(value: &str, places: usize) -> Result<Digits> {
     let read = crate::text::parse_numeric(value)?;
     let rounded = number::round_to(read.as_ref(), places as i64, RoundingMode::HalfUp)?;
     Ok(Digits::new(&rounded.as_ref().to_string(), places))
 }
 
-/// The digits of a float. Only the first `digits` digits of a float are exact. So if it has many digits
-/// before the point, fewer than `places` are shown after the point.
+/// Returns the digits of a float. Only the first `digits` digits of a float are exact. So if it has many
+/// digits before the point, fewer than `places` are shown after the point.
 fn of_float(value: f64, places: usize, digits: u32) -> Digits {
     let written = |places: usize| match value.is_infinite() {
         true => if value < 0.0 { "-Infinity" } else { "Infinity" }.to_owned(),
@@ -248,7 +248,7 @@ impl Digits {
         self.shown.find('.').unwrap_or(self.shown.len())
     }
 
-    /// The same digits. If there are too few places before the point, all places become #.
+    /// Returns the same digits. If there are too few places before the point, all places become #.
     fn within(self, whole_places: usize) -> Digits {
         match self.whole() > whole_places {
             false => self,
@@ -259,16 +259,16 @@ impl Digits {
         }
     }
 
-    /// The index of the last character that FM keeps after the point: the last digit other than zero, or the
-    /// point itself.
+    /// Returns the index of the last character that FM keeps after the point: the last digit other than zero,
+    /// or the point itself.
     fn last_kept(&self) -> Option<usize> {
         let is_fraction = self.shown.contains('.');
         is_fraction.then(|| self.shown.trim_end_matches('0').len() - 1)
     }
 }
 
-/// Writes a number by a picture. Each place of the picture (a digit or the point) has a number; `blanks` of
-/// them come before the number's first digit.
+/// Writes a number by a picture. Each place of the picture (a digit or the point) has a number. The first
+/// `blanks` places come before the number's first digit.
 struct Writer<'p> {
     picture: &'p Picture,
     digits: Digits,
@@ -347,13 +347,13 @@ impl<'p> Writer<'p> {
         self.digits.shown.as_bytes().get(self.next).copied()
     }
 
-    /// Whether the next digit is the zero before the point of a number below one, and the picture has no 0
-    /// for it.
+    /// Returns whether the next digit is the zero before the point of a number below one, and the picture has
+    /// no 0 for it.
     fn is_bare_zero(&self) -> bool {
         self.zeros_from.is_none() && self.next == 0 && self.byte() == Some(b'0') && self.digits.places > 0
     }
 
-    /// Whether FM removes all digits after the point.
+    /// Returns whether FM removes all digits after the point.
     fn ends_at_point(&self) -> bool {
         self.last_kept.is_some_and(|last| self.digits.shown.as_bytes().get(last) == Some(&b'.'))
     }
@@ -459,8 +459,8 @@ impl<'p> Writer<'p> {
     }
 }
 
-/// The text for NaN or infinity: a # for each character that a number would have. The first character is the
-/// blank of the sign.
+/// Returns the text for NaN or infinity: a # for each character that a number would have. The first character
+/// is the blank of the sign.
 fn scientific_overflow(picture: &Picture) -> String {
     let (whole_places, places) = picture.places();
     format!(" {}.{}", "#".repeat(whole_places), "#".repeat(places + 4))

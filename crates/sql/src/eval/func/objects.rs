@@ -144,13 +144,13 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
 ];
 
-/// For kinds of objects that exist only in pg_catalog. These are always visible.
+/// Returns true for kinds of objects that exist only in pg_catalog. These are always visible.
 const VISIBLE: super::Run = |_, _| Ok(Datum::Bool(true));
 
-/// For facts that Varve does not store, or that no object of Varve has.
+/// Returns NULL for facts that Varve does not store, or that no object of Varve has.
 const UNKNOWN: super::Run = |_, _| Ok(Datum::Null);
 
-/// The OID of argument `n`.
+/// Returns the OID of argument `n`.
 pub(super) fn oid(arguments: &[Datum<'_>], n: usize) -> u32 {
     u32::try_from(int(arguments, n)).unwrap_or(0)
 }
@@ -159,7 +159,7 @@ fn optional<'a>(made: Option<String>, cx: &Cx<'a>) -> Datum<'a> {
     made.map_or(Datum::Null, |made| cx.text(&made))
 }
 
-/// The relation with the OID in the first argument.
+/// Returns the relation with the OID in the first argument.
 pub(super) fn of_relation<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Option<Relation<'a>>> {
     Ok(system::relation(&cx.env.world()?.catalog, oid(a, 0)))
 }
@@ -207,7 +207,7 @@ fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(optional(view.map(|view| world.printing(false).view(view)), cx))
 }
 
-/// The state of a sequence. The role needs one of these rights.
+/// Returns the state of a sequence. The role needs one of these rights.
 fn state_of_sequence(oid: u32, rights: &[Rights], cx: &Cx<'_>) -> Result<SequenceState> {
     let world = cx.env.world()?;
     let Some(sequence) = world.catalog.sequence_ref(SequenceId(oid)) else {
@@ -230,7 +230,7 @@ fn last_of_sequence<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
 }
 
-/// The sequence that a column owns, with its schema.
+/// Returns the sequence that a column owns, with its schema.
 fn serial_sequence<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let world = cx.env.world()?;
     let catalog = &world.catalog;
@@ -251,7 +251,7 @@ fn comment<'a>(a: &[Datum<'a>], column: Option<usize>, cx: &Cx<'a>) -> Result<Da
     Ok(optional(show::relation_comment(&cx.env.world()?.catalog, oid(a, 0), column), cx))
 }
 
-/// The comment on an object of a system table.
+/// Returns the comment on an object of a system table.
 fn described<'a>(a: &[Datum<'a>], class: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let catalog = &cx.env.world()?.catalog;
     let object = match class {
@@ -267,7 +267,7 @@ fn described<'a>(a: &[Datum<'a>], class: &str, cx: &Cx<'a>) -> Result<Datum<'a>>
     Ok(optional(about.and_then(|about| about.comment(None)).map(str::to_owned), cx))
 }
 
-/// The comment on an object that all databases share.
+/// Returns the comment on an object that all databases share.
 fn shared_description<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (catalog, object) = (&cx.env.world()?.catalog, varve_engine::ObjectId(oid(a, 0)));
     let is_there = match text(a, 1) {

@@ -1,4 +1,4 @@
-//! OVERLAPS: whether two periods have a point in time in common.
+//! Computes OVERLAPS: whether two periods have a point in time in common.
 //!
 //! Source: SQL:2016, 8.14. Where the standard leaves a case open, the behaviour is PostgreSQL's.
 //!
@@ -36,7 +36,7 @@ fn overlaps<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(one.zip(other).and_then(|(one, other)| common(one, other)).map_or(Datum::Null, Datum::Bool))
 }
 
-/// An end of a period as microseconds.
+/// Returns an end of a period as microseconds.
 fn moment(value: Datum<'_>) -> Option<i64> {
     match value {
         Datum::Timestamp(at) | Datum::TimestampTz(at) | Datum::Time(at) => Some(at),
@@ -44,8 +44,8 @@ fn moment(value: Datum<'_>) -> Option<i64> {
     }
 }
 
-/// The ends of a period, the earlier one first. If one end is NULL, it counts as the later one. `None` if
-/// both are NULL.
+/// Returns the ends of a period, the earlier one first. If one end is NULL, it counts as the later one.
+/// Returns `None` if both are NULL.
 fn period(start: Datum<'_>, end: Datum<'_>, cx: &Cx<'_>) -> Result<Option<(i64, Option<i64>)>> {
     let end = match end {
         Datum::Interval(span) => later(start, span, cx)?,
@@ -68,7 +68,7 @@ fn later(start: Datum<'_>, span: Interval, cx: &Cx<'_>) -> Result<Option<i64>> {
     })
 }
 
-/// Whether the periods overlap. `None` if this depends on an unknown end.
+/// Returns whether the periods overlap, or `None` if this depends on an unknown end.
 fn common(one: (i64, Option<i64>), other: (i64, Option<i64>)) -> Option<bool> {
     let (first, then) = if one.0 <= other.0 { (one, other) } else { (other, one) };
     if first.0 == then.0 {

@@ -53,7 +53,8 @@ fn list<'a>(element: ColumnType, values: impl Iterator<Item = Datum<'a>>, cx: &C
     cx.keep_value(Value::Array(array))
 }
 
-/// The OIDs of a partition and its table, or of a partitioned table alone. Empty for other relations.
+/// Returns the OIDs of a partition and its table, or of a partitioned table alone. The list is empty for
+/// other relations.
 fn line_of(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Vec<i64>> {
     let catalog = &cx.env.world()?.catalog;
     let Ok(oid) = u32::try_from(int(a, 0)) else { return Ok(Vec::new()) };
@@ -65,7 +66,7 @@ fn line_of(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Vec<i64>> {
     })
 }
 
-/// A relation and its partitions.
+/// Returns a relation and its partitions.
 fn tree_of(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Vec<Node>> {
     let catalog = &cx.env.world()?.catalog;
     let line = line_of(a, cx)?;

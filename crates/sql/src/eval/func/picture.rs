@@ -5,7 +5,7 @@
 //!    pattern are copied, and so is text in double quotes.
 //! 2. A pattern that PostgreSQL has and Varve lacks is refused (0A000), never copied.
 //!
-//! This module knows nothing about templates of numbers (`number_picture`).
+//! This module does not know templates of numbers (`number_picture`).
 
 use varve_engine::{Datum, Interval};
 
@@ -60,7 +60,7 @@ enum Part<'t> {
     Literal(&'t str),
     /// A blank or a sign outside of quotes. The text that is read may have another one here, or none.
     Separator(&'t str),
-    /// FX: from here on, the fields of the text have the same lengths as in the template.
+    /// FX. From here on, the fields of the text must have the same lengths as in the template.
     Fixed,
 }
 
@@ -118,8 +118,9 @@ fn parts(template: &str) -> Vec<Part<'_>> {
     out
 }
 
-/// Whether the text begins with this pattern. Upper and lower case make a difference for patterns of words:
-/// the list of patterns has MONTH, Month and month. All other patterns, such as YYYY, match in any case.
+/// Returns whether the text begins with this pattern. Upper and lower case make a difference for patterns of
+/// words: the list of patterns has MONTH, Month and month. All other patterns, such as YYYY, match in any
+/// case.
 fn fits(rest: &str, pattern: &str) -> bool {
     const SPELLED: [&str; 8] = ["MONTH", "MON", "DAY", "DY", "A.M.", "AM", "RM", "TZ"];
     let spelled = SPELLED.iter().any(|word| word.eq_ignore_ascii_case(pattern))
@@ -151,7 +152,7 @@ struct Moment {
     month: i32,
     day: i32,
     us: i64,
-    /// Days since 2000-01-01. `None` for an interval.
+    /// Days since 2000-01-01, or `None` for an interval.
     days: Option<i64>,
     /// Seconds east of UTC.
     offset: Option<i32>,
@@ -184,13 +185,13 @@ impl Moment {
         self.days.map_or(0, |days| days - time::days_of(self.year, 1, 1) + 1)
     }
 
-    /// The day of the week. Sunday is 0.
+    /// Returns the day of the week. Sunday is 0.
     fn weekday(&self) -> usize {
         // 2000-01-01 was a Saturday.
         self.days.map_or(0, |days| (days + 6).rem_euclid(7) as usize)
     }
 
-    /// The year and the week by ISO 8601.
+    /// Returns the year and the week by ISO 8601.
     fn iso_week(&self) -> (i64, i64) {
         let days = self.days.unwrap_or(0);
         let thursday = days + 4 - iso_day(self.weekday());
@@ -203,12 +204,12 @@ impl Moment {
     }
 }
 
-/// The year as it is shown: a year before year 1 is counted backward from there.
+/// Returns the year as it is shown. Years before year 1 are counted backward from there.
 fn counted(year: i64) -> i64 {
     if year <= 0 { 1 - year } else { year }
 }
 
-/// The day of the week by ISO 8601. Monday is 1 and Sunday is 7.
+/// Returns the day of the week by ISO 8601. Monday is 1 and Sunday is 7.
 fn iso_day(weekday: usize) -> i64 {
     if weekday == 0 { 7 } else { weekday as i64 }
 }
@@ -248,7 +249,7 @@ fn ordinal(number: &str) -> &'static str {
     }
 }
 
-/// A word in the case of its pattern, padded to `width` characters.
+/// Returns a word in the case of its pattern, padded to `width` characters.
 fn word(name: &str, pattern: &str, width: usize) -> String {
     let mut chars = pattern.chars();
     let cased = match (chars.next(), chars.next()) {
@@ -275,7 +276,7 @@ fn field(m: &Moment, pattern: &'static str, bare: bool, cx: &Cx<'_>) -> Result<S
         .ok_or_else(|| SqlError::unsupported(format!("the pattern {pattern}")))
 }
 
-/// A number with leading zeros, unless `bare` is set.
+/// Returns a number with leading zeros, unless `bare` is set.
 fn padded(n: i64, width: usize, bare: bool) -> String {
     match (bare, n < 0) {
         (true, _) => n.to_string(),
@@ -378,7 +379,8 @@ fn offset(seconds: i32, hours_only: bool) -> String {
     }
 }
 
-/// The abbreviation of the time zone at this time. Empty for a value without a time zone.
+/// Returns the abbreviation of the time zone at this time. The result is empty for a value without a time
+/// zone.
 fn zone_name(m: &Moment, pattern: &str, cx: &Cx<'_>) -> String {
     let (Some(offset), Some(days)) = (m.offset, m.days) else { return String::new() };
     let name = cx.env.zone().abbreviation_at(days * DAY_US + m.us - i64::from(offset) * 1_000_000);
@@ -471,14 +473,15 @@ fn without_first(text: &str) -> &str {
     chars.as_str()
 }
 
-/// Whether a pattern means a word.
+/// Returns whether a pattern means a word.
 fn is_word(pattern: &str) -> bool {
     const WORDS: [&str; 9] = ["AM", "PM", "BC", "AD", "MON", "DAY", "DY", "RM", "TZ"];
     let upper = pattern.to_ascii_uppercase().replace('.', "");
     WORDS.iter().any(|word| upper.starts_with(word))
 }
 
-/// Whether this part begins with digits. Then a number before it must have exactly the length of its pattern.
+/// Returns whether this part begins with digits. Then a number before it must have exactly the length of its
+/// pattern.
 fn begins_with_digits(part: &Part<'_>) -> bool {
     match part {
         Part::Field(pattern, ..) => !is_word(pattern) && *pattern != "OF" && !pattern.starts_with("FF"),
@@ -590,8 +593,8 @@ impl Fields {
         }
     }
 
-    /// The days since 2000-01-01, and the microseconds of the day. A field that was not read has its smallest
-    /// value.
+    /// Returns the days since 2000-01-01, and the microseconds of the day. A field that was not read has its
+    /// smallest value.
     fn moment(&self, original: &str) -> Result<(i64, i64)> {
         // A template without a year means 1 BC, as in PostgreSQL.
         let year = self.year.map_or(0, |year| if self.before_christ { -year } else { year });
@@ -619,7 +622,7 @@ impl Fields {
     }
 }
 
-/// Error 22007: the hour is not valid for the 12-hour clock.
+/// Returns the error 22007: the hour is not valid for the 12-hour clock.
 fn no_half_day(hour: i64) -> SqlError {
     invalid(SqlState::INVALID_DATETIME, format!("hour \"{hour}\" is invalid for the 12-hour clock"))
         .with_hint("Use the 24-hour clock, or give an hour between 1 and 12.")

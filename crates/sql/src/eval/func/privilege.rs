@@ -1,8 +1,8 @@
 //! `has_table_privilege` and similar functions.
 //!
 //! Invariants
-//! 1. They return whether a statement of the role would be allowed, by the same rules as for statements
-//!    (`crate::rights`).
+//! 1. The functions return whether a statement of the role would be allowed, by the same rules as for
+//!    statements (`crate::rights`).
 //!
 //! A column has the rights of its table. Rights on functions, languages and types cannot be granted: every
 //! role has them.
@@ -18,8 +18,8 @@ use crate::system::{self, SystemContext, What};
 use crate::ty::Reg;
 use crate::ty::Ty::{Bool, Int2, Name, Oid, Text};
 
-/// The overloads of a function: without a role, with a role by name, or by OID, each with the object by name
-/// or by OID.
+/// Returns the overloads of a function. The role is left out, or given by name or OID, and the object is
+/// given by name or OID.
 const fn rows(name: &'static str, run: super::Run) -> [Builtin; 6] {
     [
         catalog(name, &[Text, Text], Bool, run),
@@ -63,7 +63,7 @@ pub(super) const COLUMNS: &[Builtin] = &[
     catalog("has_column_privilege", &[Oid, Int2, Text], Bool, |a, cx| of_relation(&[a[0], a[2]], a, cx)),
 ];
 
-/// The role in the first of three arguments, or the session's role.
+/// Returns the role in the first of three arguments, or the session's role.
 fn asked<'a>(a: &[Datum<'a>], world: &SystemContext) -> Result<Who> {
     match a {
         [Datum::Text(name), _, _] => {
@@ -77,7 +77,7 @@ fn asked<'a>(a: &[Datum<'a>], world: &SystemContext) -> Result<Who> {
     }
 }
 
-/// The role, the object and the list of rights. Without a role argument it is the session's role.
+/// Returns the role, the object and the list of rights. Without a role argument it is the session's role.
 fn parts<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<(Holder, Datum<'a>, &'a str)> {
     let world = cx.env.world()?;
     let [.., object, _] = a else { return Err(SqlError::internal("a privilege function without arguments")) };
@@ -111,7 +111,7 @@ struct Asked {
     option: bool,
 }
 
-/// Whether the role has one of these rights.
+/// Returns whether the role has one of these rights.
 fn has_any(holder: &Holder, catalog: &Catalog, object: &Object, wanted: &[Asked]) -> bool {
     wanted.iter().any(|asked| match asked.option {
         true => holder.may_grant(catalog, object, asked.right),
@@ -119,7 +119,7 @@ fn has_any(holder: &Holder, catalog: &Catalog, object: &Object, wanted: &[Asked]
     })
 }
 
-/// The rights in a list such as `SELECT, INSERT`. One of them is enough.
+/// Returns the rights in a list such as `SELECT, INSERT`. The role needs only one of them.
 fn wanted(list: &str, possible: Rights) -> Result<Vec<Asked>> {
     let word = |written: &str| {
         let upper = written.trim().to_ascii_uppercase();
@@ -205,7 +205,8 @@ fn of_database<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Bool(has_any(&holder, catalog, &Object::database(database), &wanted)))
 }
 
-/// The result for an object on which every role has the right. Only superusers have the option to grant it.
+/// Returns the result for an object on which every role has the right. Only superusers have the option to
+/// grant it.
 fn for_all(holder: &Holder, wanted: &[Asked]) -> Datum<'static> {
     Datum::Bool(holder.is_superuser() || wanted.iter().any(|asked| !asked.option))
 }
@@ -297,8 +298,8 @@ fn of_tablespace<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(if is_known || made.is_some() { Datum::Bool(holder.is_superuser() || owns) } else { Datum::Null })
 }
 
-/// Whether a role is a member of another role: directly or indirectly (MEMBER), or only through inherited
-/// memberships (USAGE).
+/// Returns whether a role is a member of another role: directly or indirectly (MEMBER), or only through
+/// inherited memberships (USAGE).
 fn of_role<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (holder, object, list) = parts(a, cx)?;
     let world = cx.env.world()?;
@@ -327,7 +328,7 @@ fn of_role<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Bool(is))
 }
 
-/// Whether `who` may make other roles members of `role`.
+/// Returns whether `who` may make other roles members of `role`.
 fn is_admin_of(world: &SystemContext, who: Who, role: ObjectId) -> bool {
     let catalog = &world.catalog;
     Holder::of(catalog, who).is_superuser()

@@ -1,7 +1,7 @@
 //! Compares a key with the bounds of a range. The result decides to which partition of a table with PARTITION
 //! BY RANGE a row belongs.
 //!
-//! This module knows nothing about tables.
+//! This module does not know tables.
 
 use std::cmp::Ordering;
 

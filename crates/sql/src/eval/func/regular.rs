@@ -59,14 +59,15 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("regexp_instr", &[Text, Text, Int4, Int4, Int4, Text, Int4], Int4, place),
 ];
 
-/// The first group of a match, or the whole match if there are no groups. NULL without a match.
+/// Returns the first group of a match, or the whole match if there are no groups. The result is NULL without
+/// a match.
 fn first_group<'a>(whole: &'a str, regex: &Pattern, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let found = regex.next(whole, 0, true, &|| cx.env.check_cancel())?;
     let group = found.and_then(|groups| groups.get(usize::from(groups.len() > 1)).copied().flatten());
     Ok(group.map_or(Datum::Null, |(start, end)| Datum::Text(&whole[start..end])))
 }
 
-/// The parts of a text between the matches of a pattern.
+/// Returns the parts of a text between the matches of a pattern.
 fn split<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let options = options_of_one(letters, "regexp_split_to_array")?;
     let mut parts = crate::array::of(crate::oid::TEXT);
@@ -91,7 +92,7 @@ fn matches<'a>(a: &[Datum<'a>], options: Options, cx: &Cx<'a>) -> Result<Datum<'
     Ok(Datum::Bool(regex.is_match(text(a, 0), &|| cx.env.check_cancel())?))
 }
 
-/// The options of the flags, and whether the flag g asks for all matches.
+/// Returns the options of the flags, and whether the flag g asks for all matches.
 fn options(letters: &str) -> Result<(Options, bool)> {
     let (mut options, mut all) = (Options::default(), false);
     for letter in letters.chars() {
@@ -105,7 +106,7 @@ fn options(letters: &str) -> Result<(Options, bool)> {
     Ok((options, all))
 }
 
-/// The options of the flags, for a function that does not allow the flag g.
+/// Returns the options of the flags, for a function that does not allow the flag g.
 fn options_of_one(letters: &str, function: &str) -> Result<Options> {
     match options(letters)? {
         (options, false) => Ok(options),
@@ -116,7 +117,7 @@ fn options_of_one(letters: &str, function: &str) -> Result<Options> {
     }
 }
 
-/// The value of an integer argument. Fails with 22023 if it is below `least`.
+/// Returns the value of an integer argument. Fails with 22023 if it is below `least`.
 fn at_least(a: &[Datum<'_>], n: usize, name: &str, least: i64) -> Result<usize> {
     let number = int(a, n);
     if number < least {
@@ -126,7 +127,7 @@ fn at_least(a: &[Datum<'_>], n: usize, name: &str, least: i64) -> Result<usize> 
     Ok(number as usize)
 }
 
-/// The byte offset at which the search starts. The argument counts characters from 1.
+/// Returns the byte offset at which the search starts. The argument counts characters from 1.
 fn start(a: &[Datum<'_>], n: usize) -> Result<usize> {
     let (all, number) = (text(a, 0), if a.len() > n { at_least(a, n, "start", 1)? } else { 1 });
     // A start beyond the end finds nothing, not even an empty match.
@@ -145,7 +146,8 @@ fn replaced_by_flags<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     replaced(a, 0, None, flags, cx)
 }
 
-/// The text in which one match, or each match (number 0), is replaced. Without a number, the flag g decides.
+/// Returns the text in which one match, or each match (number 0), is replaced. Without a number, the flag g
+/// decides.
 fn replaced<'a>(
     a: &[Datum<'a>],
     from: usize,
@@ -211,8 +213,8 @@ fn template(written: &str) -> Vec<Piece<'_>> {
     out
 }
 
-/// For the first match, or with the flag g for each match, an array of the groups. Without groups, the array
-/// has the whole match.
+/// Returns an array of the groups for the first match, or with the flag g for each match. Without groups, the
+/// array has the whole match.
 ///
 /// `look` ends the search with its error.
 pub fn all_groups(all: &str, pattern: &str, letters: &str, look: Look<'_>) -> Result<Vec<Value>> {
@@ -232,7 +234,8 @@ pub fn all_groups(all: &str, pattern: &str, letters: &str, look: Look<'_>) -> Re
     Ok(found.into_iter().map(array).collect())
 }
 
-/// The groups of the first match, or the whole match if there are no groups. NULL without a match.
+/// Returns the groups of the first match, or the whole match if there are no groups. The result is NULL
+/// without a match.
 fn groups<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     options_of_one(letters, "regexp_match").map_err(|e| {
         if letters.contains('g') && e.message.contains("global") {
@@ -245,14 +248,14 @@ fn groups<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> 
     Ok(found.map_or(Datum::Null, |array| cx.keep_value(array)))
 }
 
-/// regexp_count
+/// Computes regexp_count.
 fn counted<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let from = start(a, 2)?;
     let regex = compiled(text(a, 1), options_of_one(text(a, 3), "regexp_count")?)?;
     Ok(Datum::Int4(regex.all(text(a, 0), from, false, &|| cx.env.check_cancel())?.len() as i32))
 }
 
-/// The text range of a group in the match with the number in the fourth argument.
+/// Returns the text range of a group in the match with the number in the fourth argument.
 fn nth<'a>(a: &[Datum<'a>], flags: usize, function: &str, cx: &Cx<'a>) -> Result<Option<(usize, usize)>> {
     let from = start(a, 2)?;
     let number = if a.len() > 3 { at_least(a, 3, "n", 1)? } else { 1 };
@@ -276,7 +279,7 @@ fn nth<'a>(a: &[Datum<'a>], flags: usize, function: &str, cx: &Cx<'a>) -> Result
     Ok(found.and_then(|groups| groups.get(group).copied().flatten()))
 }
 
-/// regexp_substr
+/// Computes regexp_substr.
 fn sub_match<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let found = nth(a, 4, "regexp_substr", cx)?;
     Ok(found.map_or(Datum::Null, |(from, to)| match a.first() {
@@ -285,7 +288,7 @@ fn sub_match<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     }))
 }
 
-/// regexp_instr
+/// Computes regexp_instr.
 fn place<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let at_end = a.len() > 4 && int(a, 4) == 1;
     let found = nth(a, 5, "regexp_instr", cx)?;

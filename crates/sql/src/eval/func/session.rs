@@ -4,7 +4,7 @@
 //! 1. `version()` begins with `PostgreSQL 15`, because clients choose their behaviour by it. After that it
 //!    names Varve.
 //!
-//! This module knows nothing about settings (`SHOW` has them).
+//! This module does not know settings (`SHOW` has them).
 
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
 ];
 
-/// A position in the redo log, as text, because Varve has no type `pg_lsn`.
+/// Returns a position in the redo log, as text, because Varve has no type `pg_lsn`.
 fn shown_lsn<'a>(lsn: u64, cx: &Cx<'a>) -> Datum<'a> {
     cx.text(&moment::shown_lsn(lsn))
 }

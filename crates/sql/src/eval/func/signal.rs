@@ -21,7 +21,7 @@ use crate::rights::{Holder, denied};
 use crate::system::SystemContext;
 use crate::ty::Ty::{self, Bool, Int4, Int8};
 
-/// How often `pg_terminate_backend` checks whether the session has ended.
+/// The period after which `pg_terminate_backend` checks again whether the session has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -75,7 +75,7 @@ fn terminate<'a>(a: &[Datum<'a>], timeout_ms: i64, cx: &Cx<'a>) -> Result<Datum<
     Ok(Datum::Bool(is_gone))
 }
 
-/// Whether the session has ended within the time.
+/// Returns whether the session has ended within the time.
 fn await_end(session: &Arc<Activity>, timeout: Duration, world: &SystemContext, cx: &Cx<'_>) -> Result<bool> {
     let began = Instant::now();
     loop {

@@ -5,7 +5,7 @@
 //!    tables have the size 0, too.
 //! 2. The size of a partition is NULL, because its rows are stored among those of the whole table.
 //!
-//! This module knows nothing about pages (`varve_engine::Sizes`).
+//! This module does not know pages (`varve_engine::Sizes`).
 
 use varve_engine::{Catalog, Datum, IndexDef, ObjectId, POSTGRES, Sizes, SpaceId, TableDef};
 
@@ -80,24 +80,25 @@ fn bytes(count: u64) -> Datum<'static> {
     Datum::Int8(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// A size of the relation with the OID in the first argument. NULL if there is none.
+/// Returns a size of the relation with the OID in the first argument. The result is NULL if there is no such
+/// relation.
 fn of<'a>(a: &[Datum<'a>], cx: &Cx<'a>, size: fn(&Sizes, &Relation<'_>) -> Option<u64>) -> Result<Datum<'a>> {
     let Some(relation) = of_relation(a, cx)? else { return Ok(Datum::Null) };
     Ok(size(cx.env.world()?.sizes()?, &relation).map_or(Datum::Null, bytes))
 }
 
-/// The size of the tables and indexes in a tablespace.
+/// Returns the size of the tables and indexes in a tablespace.
 fn in_tablespace<'a>(cx: &Cx<'a>, id: SpaceId) -> Result<Datum<'a>> {
     Ok(bytes(placed(cx, |tablespace| tablespace == Some(id))?))
 }
 
-/// The size of everything that is in no tablespace.
+/// Returns the size of everything that is in no tablespace.
 fn in_default<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {
     let all = cx.env.world()?.sizes()?.database_bytes();
     Ok(bytes(all.saturating_sub(placed(cx, |tablespace| tablespace.is_some())?)))
 }
 
-/// The size of the tables and indexes in those tablespaces.
+/// Returns the size of the tables and indexes in those tablespaces.
 fn placed(cx: &Cx<'_>, is_there: impl Fn(Option<SpaceId>) -> bool) -> Result<u64> {
     let world = cx.env.world()?;
     let sizes = world.sizes()?;
@@ -109,7 +110,7 @@ fn placed(cx: &Cx<'_>, is_there: impl Fn(Option<SpaceId>) -> bool) -> Result<u64
     Ok(world.catalog.all_tables().map(|table| of_table(table)).sum())
 }
 
-/// The size of a database. Objects that all databases share count for the first one.
+/// Returns the size of a database. Objects that all databases share count for the first one.
 fn of_database<'a>(cx: &Cx<'a>, catalog: &Catalog) -> Result<Datum<'a>> {
     let sizes = cx.env.world()?.sizes()?;
     let of_table = |table: &TableDef| {
@@ -122,7 +123,7 @@ fn of_database<'a>(cx: &Cx<'a>, catalog: &Catalog) -> Result<Datum<'a>> {
     Ok(bytes(sizes.database_bytes().saturating_sub(others.map(|table| of_table(table)).sum())))
 }
 
-/// The size of the relation without its secondary indexes.
+/// Returns the size of the relation without its secondary indexes.
 fn rows(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
     match relation.what {
         What::Table(table) => Some(sizes.table_bytes(table)),
@@ -136,7 +137,7 @@ fn rows(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
     }
 }
 
-/// The size of its secondary indexes.
+/// Returns the size of its secondary indexes.
 fn indexes(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
     let of_table = |table: &TableDef| table.indexes.iter().map(|index| sizes.index_bytes(index)).sum();
     match relation.what {
@@ -146,7 +147,7 @@ fn indexes(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
     }
 }
 
-/// A number of bytes, rounded, in the largest unit in which it is at least 10.
+/// Returns a number of bytes, rounded, in the largest unit in which it is at least 10.
 fn pretty(bytes: i64) -> String {
     const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
     let mut size = i128::from(bytes);
@@ -168,7 +169,7 @@ fn pretty(bytes: i64) -> String {
 mod tests {
     use super::pretty;
 
-    /// Answers of PostgreSQL 15.
+    /// The expected texts are those of PostgreSQL 15.
     #[test]
     fn sizes_are_rounded_as_in_postgresql() {
         for (bytes, expected) in [

@@ -1,6 +1,6 @@
 //! Functions that make, compare and adjust intervals and times of day.
 //!
-//! This module knows nothing about fields of timestamps (`moment`).
+//! This module does not know fields of timestamps (`moment`).
 
 use varve_engine::{Datum, Interval};
 
@@ -148,8 +148,8 @@ fn moment(a: &[Datum<'_>]) -> Result<i64> {
     total.ok_or_else(time::timestamp_range)
 }
 
-/// The span from `b` to `a` in years, months, days and a time, as a calendar counts it (`timestamp_age` in
-/// PostgreSQL).
+/// Returns the span from `b` to `a` in years, months, days and a time, as a calendar counts it
+/// (`timestamp_age` in PostgreSQL).
 fn age<'a>(a: Datum<'a>, b: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (x, y) = match (a, b) {
         (Datum::TimestampTz(x), Datum::TimestampTz(y)) => {
@@ -206,7 +206,7 @@ fn justify_days(iv: Interval) -> Result<Interval> {
     Ok(Interval { months: narrow(months)?, days, ..iv })
 }
 
-/// Does both, and gives all fields the same sign.
+/// Does what `justify_days` and `justify_hours` do, and gives all fields the same sign.
 fn justify_interval(iv: Interval) -> Result<Interval> {
     let mut days = i64::from(iv.days) + iv.micros / DAY_US;
     let mut micros = iv.micros % DAY_US;

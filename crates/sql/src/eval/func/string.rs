@@ -113,7 +113,7 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("md5", &[Bytea], Text, |a, cx| Ok(cx.text(&hex(&Md5::digest(bytes(a, 0)))))),
 ];
 
-/// The bytes from a position on, which counts from 1. A third argument limits their number.
+/// Returns the bytes from a position on, which counts from 1. A third argument limits their number.
 fn sub_bytes<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
     let all = bytes(a, 0);
     let start = int(a, 1);
@@ -129,7 +129,7 @@ fn sub_bytes<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Bytea(&all[start..end.max(start)]))
 }
 
-/// The index of a byte. Fails with 2202E if there is no such byte.
+/// Returns the index of a byte. Fails with 2202E if there is no such byte.
 fn byte_index(a: &[Datum<'_>]) -> Result<usize> {
     let (at, length) = (int(a, 1), bytes(a, 0).len());
     let index = usize::try_from(at).ok().filter(|at| *at < length);
@@ -147,8 +147,8 @@ fn conversion(name: &str, role: &str) -> Result<Encoding> {
     })
 }
 
-/// Fails with 42883 if PostgreSQL does not convert between two encodings. It does if one of them is UTF-8, or
-/// if both are in one of these groups.
+/// Fails with 42883 if PostgreSQL does not convert between two encodings. PostgreSQL converts between them if
+/// one of them is UTF-8, or if both are in one of these groups.
 fn check_pair(source: Encoding, destination: Encoding) -> Result<()> {
     const GROUPS: &[&[&str]] = &[&["LATIN2", "WIN1250"], &["KOI8R", "WIN1251", "WIN866", "ISO_8859_5"]];
     let (from, to) = (source.name(), destination.name());
@@ -185,7 +185,7 @@ pub(in crate::eval) fn check_size(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The characters from `start` (counted from 0) up to `end`.
+/// Returns the characters from `start` (counted from 0) up to `end`.
 fn slice(text: &str, start: usize, end: usize) -> &str {
     let at = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(i, _)| i);
     if text.is_ascii() {
@@ -222,8 +222,8 @@ fn trimmed<'a>(a: &[Datum<'a>], front: bool, back: bool) -> Datum<'a> {
     Datum::Text(rest)
 }
 
-/// The other case of a character. If this would be several characters, the character stays unchanged, as in
-/// PostgreSQL: `upper('ß')` is `ß`.
+/// Returns the other case of a character. If the other case has several characters, the character stays
+/// unchanged, as in PostgreSQL: `upper('ß')` is `ß`.
 fn single(c: char, mut other: impl Iterator<Item = char>) -> char {
     match (other.next(), other.next()) {
         (Some(one), None) => one,

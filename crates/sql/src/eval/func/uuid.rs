@@ -34,7 +34,7 @@ pub const TABLE: &[Builtin] = &[
 /// The number of units of 100 ns from 1582-10-15, when the Gregorian calendar began, to 2000-01-01.
 const GREGORIAN_SHIFT: u64 = 0x01b2_1dd2_1381_4000 + 946_684_800 * 10_000_000;
 
-/// A name space of RFC 4122, appendix C. The name spaces differ in their first word.
+/// Returns a name space of RFC 4122, appendix C. The name spaces differ in their first word.
 fn well_known(number: u8) -> Datum<'static> {
     let mut bytes = 0x6ba7_b810_9dad_11d1_80b4_00c0_4fd4_30c8_u128.to_be_bytes();
     bytes[3] = number;

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. If a character has a special meaning only in the crate, it is escaped.
 //!
-//! This module knows nothing about groups and quantifiers.
+//! This module does not know groups or quantifiers.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -28,11 +28,11 @@ pub enum Edge {
     Neither,
 }
 
-/// What an escape means.
+/// The meaning of an escape.
 pub enum Escaped {
     /// Characters. They are already in the output.
     Characters,
-    /// An edge of a word, or a place that is none.
+    /// An edge of a word, or a position that is not an edge.
     Edge(Edge),
     /// The beginning or the end of the whole text. It is already in the output.
     End,

@@ -10,7 +10,7 @@
 //!    that is tried. Failures are remembered and not tried again.
 //! 2. A search can be cancelled.
 //!
-//! This module knows nothing about the syntax of patterns.
+//! This module does not know the syntax of patterns.
 
 use std::cell::RefCell;
 
@@ -156,13 +156,13 @@ pub fn node(part: &Part, folds_case: bool, number: &mut usize) -> Result<Node> {
     })
 }
 
-/// The largest number of bytes that a part can match, if there is a limit.
+/// Returns the largest number of bytes that a part can match, if there is a limit.
 fn longest(part: &Part, folds_case: bool) -> Option<usize> {
     let config = syntax::Config::new().case_insensitive(folds_case);
     syntax::parse_with(&part.text.automaton, &config).ok()?.properties().maximum_len()
 }
 
-/// The ends of matches, a bit for each.
+/// The ends of matches. Each end is a bit.
 struct Ends {
     first: usize,
     bits: Vec<u64>,
@@ -242,8 +242,8 @@ impl<'t> Search<'t> {
         Ok(())
     }
 
-    /// The end of the match of the whole pattern that begins at `start`. The tree is searched only if the
-    /// pattern's automaton is not exact, or if groups are wanted.
+    /// Returns the end of the match of the whole pattern that begins at `start`. The tree is searched only if
+    /// the pattern's automaton is not exact, or if groups are wanted.
     pub fn end(&mut self, top: &Node, start: usize, wants_groups: bool) -> Result<Option<usize>> {
         if top.is_checked {
             let mut ends = self.ends(top, start, self.text.len())?;
@@ -269,14 +269,14 @@ impl<'t> Search<'t> {
         Ok((!wants_groups || self.parts(top, start, end)?).then_some(end))
     }
 
-    /// The groups of the last match. The first one is the whole match.
+    /// Returns the groups of the last match. The first one is the whole match.
     pub fn groups(&self, start: usize, end: usize) -> Groups {
         let mut groups = self.groups.clone();
         groups[0] = Some((start, end));
         groups
     }
 
-    /// The positions up to `limit` where a part that begins at `start` can end.
+    /// Returns the positions up to `limit` where a part that begins at `start` can end.
     fn ends(&mut self, node: &Node, start: usize, limit: usize) -> Result<Ends> {
         let mut ends = Ends::new(start);
         match (&node.kind, &node.automaton) {
@@ -333,8 +333,8 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// Whether the parts inside a part match, if the part is from `start` to `end`. Its automaton has already
-    /// found this end.
+    /// Returns whether the parts inside a part match, if the part is from `start` to `end`. Its automaton has
+    /// already found this end.
     fn parts(&mut self, node: &Node, start: usize, end: usize) -> Result<bool> {
         self.step(1)?;
         match &node.kind {
@@ -366,7 +366,7 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// Whether the parts of a sequence match, from this position in the sequence on.
+    /// Returns whether the parts of a sequence match, from this position in the sequence on.
     fn sequence(
         &mut self,
         whole: &Node,
@@ -397,7 +397,7 @@ impl<'t> Search<'t> {
         Ok(false)
     }
 
-    /// Whether repetitions of a part match one after the other.
+    /// Returns whether repetitions of a part match one after the other.
     fn repeated(&mut self, inner: &Node, times: Times, start: usize, end: usize) -> Result<bool> {
         if start == end && times.least == 0 {
             return Ok(true);

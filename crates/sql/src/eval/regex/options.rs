@@ -1,7 +1,7 @@
 //! Options of a regular expression: the flags argument of functions, and options at the beginning of the
 //! pattern.
 //!
-//! This module knows nothing about the syntax of the rest of the pattern.
+//! This module does not know the syntax of the rest of the pattern.
 
 use super::invalid_for;
 use crate::error::Result;
@@ -34,7 +34,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default options, with or without case folding.
+    /// Returns the default options, with or without case folding.
     pub fn folding(folds_case: bool) -> Options {
         Options { folds_case, ..Options::default() }
     }

@@ -7,8 +7,8 @@
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// The regular expression for a SIMILAR TO pattern. Two escapes with double quotes make a group of the text
-/// between them. The text before this group is as short as possible.
+/// Returns the regular expression for a SIMILAR TO pattern. Two escapes with double quotes make a group of
+/// the text between them. The text before this group is as short as possible.
 pub fn pattern(written: &str, escape: &str) -> Result<String> {
     let mut letters = escape.chars();
     let escape = match (letters.next(), letters.next()) {

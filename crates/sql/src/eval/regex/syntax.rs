@@ -6,7 +6,7 @@
 //!
 //! Source: PostgreSQL's documentation, 9.7.3.5 (regular expression matching rules).
 //!
-//! This module knows nothing about matching.
+//! This module does not know how a text is matched.
 
 use super::Options;
 use super::atoms::{Edge, Escaped, Reader};
@@ -21,7 +21,8 @@ const REFERRED_BYTES_MAX: usize = 500;
 /// The greatest number in a quantifier.
 const REPEATS_MAX: u32 = 255;
 
-/// Properties of a part. `LONG` and `SHORT` are its preference; both together are `MIXED`.
+/// Properties of a part. `LONG` and `SHORT` are its preference. `MIXED` means that parts in it have both
+/// preferences.
 pub type Flags = u8;
 /// The part prefers the longest match.
 pub const LONG: Flags = 1;
@@ -45,13 +46,13 @@ fn united(flags: Flags) -> Flags {
     flags & !(LONG | SHORT) | both
 }
 
-/// The flags of two parts in a sequence. The preference of the first part that has one counts.
+/// Returns the flags of two parts in a sequence. The preference of the first part that has one counts.
 fn combined(first: Flags, then: Flags) -> Flags {
     let preference = if first & (LONG | SHORT) != 0 { first } else { then } & (LONG | SHORT);
     united(first | then) | preference
 }
 
-/// Whether a part with these flags cannot be a leaf.
+/// Returns whether a part with these flags cannot be a leaf.
 fn is_complex(flags: Flags) -> bool {
     flags & (MIXED | GROUPS | CHECKED) != 0
 }
@@ -133,7 +134,7 @@ pub enum Kind {
     Word(Edge),
 }
 
-/// What the parser is inside of, which says how the branches end.
+/// The construct that the parser is inside of. It decides how the branches end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Nothing,
@@ -141,8 +142,8 @@ enum Inside {
     Look,
 }
 
-/// The tree of an advanced regular expression, and the number of its groups. Fails with 2201B if it is not
-/// valid.
+/// Returns the tree of an advanced regular expression, and the number of its groups. Fails with 2201B if it
+/// is not valid.
 pub fn tree(pattern: &str, options: Options) -> Result<(Part, usize)> {
     let rest = pattern.chars().peekable();
     let reader = Reader { rest, out: String::new(), stops_at_lines: options.stops_at_lines };
@@ -513,8 +514,8 @@ fn repeated(atom: Part, times: Times, preference: Flags) -> Part {
 }
 
 impl Part {
-    /// Whether the search text matches exactly the same texts as the part. Then the crate `regex` needs no
-    /// check by the matcher.
+    /// Returns whether the search text matches exactly the same texts as the part. Then the crate `regex`
+    /// needs no check by the matcher.
     pub fn is_searched_exactly(&self) -> bool {
         self.flags & (REFERS | LOOKS) == 0
     }

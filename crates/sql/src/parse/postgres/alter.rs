@@ -20,7 +20,7 @@ use crate::ast::{
 use crate::error::{Result, SqlError};
 use crate::utility::tag;
 
-/// The letter by which PostgreSQL's tree means ALWAYS in SET GENERATED.
+/// The letter for ALWAYS in SET GENERATED, in PostgreSQL's tree.
 const ALWAYS: i32 = b'a' as i32;
 
 impl Reader<'_> {
@@ -52,7 +52,7 @@ impl Reader<'_> {
         Ok(AlterTable { name, only: is_only(a.relation.as_ref()), if_exists: a.missing_ok, actions })
     }
 
-    /// Converts an action. `None` if Varve does not support it.
+    /// Converts an action. Returns `None` if Varve does not support it.
     fn table_action(&self, c: &AlterTableCmd) -> Result<Option<TableAction>> {
         let name = || self.ident(&c.name, -1);
         let (if_exists, cascade) = (c.missing_ok, is_cascade(c.behavior()));
@@ -85,7 +85,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// Converts an action on a column. `None` if Varve does not support it.
+    /// Converts an action on a column. Returns `None` if Varve does not support it.
     fn column_action(&self, c: &AlterTableCmd) -> Result<Option<ColumnAction>> {
         Ok(Some(match c.subtype() {
             AlterTableType::AtColumnDefault => match c.def.as_deref() {
@@ -188,7 +188,7 @@ fn listed(c: &AlterTableCmd) -> Result<Vec<StorageOption>> {
     }
 }
 
-/// Error 0A000: Varve does not support the action.
+/// Returns the error 0A000: Varve does not support the action.
 fn refused(statement: &str, action: AlterTableType) -> SqlError {
     let refused = SqlError::unsupported(format!("{statement} ... {}", named(action)));
     match action {
@@ -200,7 +200,7 @@ fn refused(statement: &str, action: AlterTableType) -> SqlError {
     }
 }
 
-/// The name of an action that Varve does not support.
+/// Returns the name of an action that Varve does not support.
 fn named(action: AlterTableType) -> &'static str {
     match action {
         AlterTableType::AtChangeOwner => "OWNER TO",

@@ -50,7 +50,7 @@ impl Reader<'_> {
         self.plain_call(f).map(Expr::Function)
     }
 
-    /// Converts a call with keywords between its arguments. `None` if it is an ordinary call.
+    /// Converts a call with keywords between its arguments. Returns `None` if it is an ordinary call.
     fn worded(&self, name: &str, f: &FuncCall) -> Result<Option<Expr>> {
         let boxed = |n: usize| self.boxed(f.args.get(n));
         let rest = |n: usize| self.maybe(f.args.get(n)).map(|e| e.map(Box::new));
@@ -186,7 +186,7 @@ impl Reader<'_> {
     }
 }
 
-/// The rows that a frame excludes.
+/// Returns the rows that a frame excludes.
 fn exclusion(options: i32) -> FrameExclusion {
     let has = |bits: i32| options & bits != 0;
     match () {

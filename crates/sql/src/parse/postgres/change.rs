@@ -76,7 +76,7 @@ impl Reader<'_> {
         self.select_items(&clause.exprs).map(Some)
     }
 
-    /// The target column of an INSERT or SET, and its node.
+    /// Returns the target column of an INSERT or SET, and its node.
     fn target<'n>(&self, node: &'n Node) -> Result<(ObjectName, &'n ResTarget)> {
         let NodeEnum::ResTarget(target) = kind(Some(node))? else {
             return Err(SqlError::internal("a target of a change is none"));

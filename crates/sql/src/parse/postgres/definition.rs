@@ -25,7 +25,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::utility::tag;
 
 impl Reader<'_> {
-    /// Converts a definition. `None` for other statements.
+    /// Converts a definition. Returns `None` for other statements.
     pub(super) fn definition(&self, statement: &NodeEnum) -> Result<Option<Definition>> {
         Ok(Some(match statement {
             NodeEnum::SelectStmt(s) => match into_of(s) {
@@ -49,13 +49,13 @@ impl Reader<'_> {
         }))
     }
 
-    /// The name of a relation that the grammar always gives.
+    /// Converts the name of a relation, which the grammar always gives.
     pub(super) fn relation(&self, name: Option<&RangeVar>) -> Result<ObjectName> {
         let name = name.ok_or_else(|| SqlError::internal("a definition without its relation"))?;
         Ok(self.relation_name(name))
     }
 
-    /// Identifiers of a list of names.
+    /// Converts a list of names to identifiers.
     pub(super) fn idents(&self, list: &[Node], at: i32) -> Result<Vec<Ident>> {
         Ok(strings(list)?.into_iter().map(|name| self.ident(name, at)).collect())
     }
@@ -219,7 +219,7 @@ impl Reader<'_> {
         Ok(Drop { kind, names, if_exists: d.missing_ok, cascade: is_cascade(d.behavior()) })
     }
 
-    /// The name of an object: one word, or a list of them.
+    /// Returns the name of an object: one word, or a list of them.
     fn object(&self, node: Option<&Node>) -> Result<ObjectName> {
         match kind(node)? {
             NodeEnum::List(list) => self.name_of(&list.items, -1),
@@ -229,7 +229,7 @@ impl Reader<'_> {
     }
 }
 
-/// The INTO clause of a query. In a set operation, the first part has it.
+/// Returns the INTO clause of a query. In a set operation, the first part has it.
 pub(super) fn into_of(s: &SelectStmt) -> Option<&IntoClause> {
     let mut first = s;
     loop {
@@ -249,7 +249,7 @@ fn create_schema(s: &CreateSchemaStmt) -> Result<CreateSchema> {
     Ok(CreateSchema { name: s.schemaname.clone(), if_not_exists: s.if_not_exists })
 }
 
-/// Whether a new relation is unlogged. Fails with 0A000 for a temporary one.
+/// Returns whether a new relation is unlogged. Fails with 0A000 for a temporary one.
 pub(super) fn persistence(relation: Option<&RangeVar>, temporary: &str) -> Result<bool> {
     match relation.map_or("p", |relation| relation.relpersistence.as_str()) {
         "t" => Err(SqlError::unsupported(temporary)),
@@ -257,19 +257,19 @@ pub(super) fn persistence(relation: Option<&RangeVar>, temporary: &str) -> Resul
     }
 }
 
-/// The table access method that CREATE TABLE names, if it names one.
+/// Returns the table access method that CREATE TABLE names, if it names one.
 pub(super) fn storage(method: &str, on_commit: OnCommitAction) -> Result<Option<String>> {
     let is_plain = matches!(on_commit, OnCommitAction::Undefined | OnCommitAction::OncommitNoop);
     refuse(&[(!is_plain, "ON COMMIT")])?;
     Ok(said(method))
 }
 
-/// A name that the statement may leave out.
+/// Returns a name that the statement may leave out, or `None` if it does.
 pub(super) fn said(name: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Whether the relation has ONLY before its name.
+/// Returns whether the relation has ONLY before its name.
 pub(super) fn is_only(relation: Option<&RangeVar>) -> bool {
     relation.is_some_and(|relation| !relation.inh)
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL's error for relation names that name another database.
+//! Makes PostgreSQL's error for relation names that name another database.
 
 use pg_query::protobuf::{DropStmt, List, Node, ObjectType};
 use pg_query::{NodeEnum, NodeRef};
@@ -60,7 +60,7 @@ fn elsewhere(parts: &[&String]) -> SqlError {
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
 }
 
-/// Whether the text has a name with a dot before and after it.
+/// Returns whether the text has a name with a dot before and after it.
 fn has_three_names(sql: &str) -> bool {
     let is_name = |text: &str| {
         let text = text.trim();

@@ -19,7 +19,7 @@ use pg_query::protobuf::{
 };
 
 impl Reader<'_> {
-    /// Converts an expression. It is an error if there is none.
+    /// Converts an expression. A missing expression is an error.
     pub(super) fn expr(&self, node: Option<&Node>) -> Result<Expr> {
         match kind(node)? {
             NodeEnum::AConst(c) => self.constant(c),
@@ -320,7 +320,7 @@ impl Reader<'_> {
     }
 }
 
-/// A call without arguments and clauses.
+/// Returns a call without arguments and clauses.
 pub(super) fn function(name: ObjectName) -> Function {
     Function {
         name,
@@ -343,13 +343,13 @@ fn grouped(e: Expr) -> Expr {
     }
 }
 
-/// The operators for which the binder looks at the form of the operands: comparisons, which do not associate,
-/// and powers, where a sign before the operator matters.
+/// Returns whether the binder examines the form of the operator's operands. It does so for comparisons, which
+/// do not associate, and for powers, where a sign before the operator matters.
 fn binds_apart(op: &BinaryOperator) -> bool {
     op.is_comparison() || *op == BinaryOperator::Power
 }
 
-/// A number in plain digits.
+/// Returns a number in plain digits.
 fn decimal(text: &str) -> Result<String> {
     let bare = text.replace('_', "");
     let radix = |digits: &str, radix| {
@@ -366,7 +366,7 @@ fn decimal(text: &str) -> Result<String> {
     .map(|digits| if bare.starts_with('-') { format!("-{digits}") } else { digits })
 }
 
-/// The operator with this name.
+/// Returns the operator with this name.
 pub(super) fn operator(name: &[Node]) -> Result<BinaryOperator> {
     Ok(match strings(name)?.as_slice() {
         [symbol] | ["pg_catalog", symbol] => BinaryOperator::of(symbol),
@@ -374,7 +374,7 @@ pub(super) fn operator(name: &[Node]) -> Result<BinaryOperator> {
     })
 }
 
-/// The SQL words for an unsupported node.
+/// Returns the SQL words for an unsupported node.
 fn feature(node: &NodeEnum) -> &'static str {
     match node {
         NodeEnum::CurrentOfExpr(_) => "WHERE CURRENT OF",

@@ -86,7 +86,7 @@ impl Reader<'_> {
         Ok(Table { name: self.relation_name(r), only: !r.inh, alias: self.alias_of(r.alias.as_ref())? })
     }
 
-    /// The name of a relation.
+    /// Returns the name of a relation.
     pub(super) fn relation_name(&self, r: &RangeVar) -> ObjectName {
         let parts = [&r.catalogname, &r.schemaname, &r.relname].map(String::as_str);
         self.object_name(parts.into_iter().filter(|p| !p.is_empty()), r.location)

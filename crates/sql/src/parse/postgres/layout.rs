@@ -53,7 +53,7 @@ macro_rules! nodes {
             }
         })*
 
-        /// Reads the node at an address. `None` if the node, or a node in it, is not listed here.
+        /// Reads the node at an address. Returns `None` if the node, or a node in it, is not listed here.
         pub(super) fn node(tag: u32, at: Raw<'_>) -> Option<NodeEnum> {
             Some(match tag {
                 $($tag => held!($how $name at),)*

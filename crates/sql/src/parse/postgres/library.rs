@@ -11,7 +11,7 @@
 //! 3. The struct layouts are those of `pg_query.h` and `pg_query_internal.h` of the version in Cargo.toml,
 //!    and of no other version.
 //!
-//! This module knows nothing about the content of a tree.
+//! This module does not know the content of a tree.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -26,7 +26,7 @@ struct RawError {
     function: *mut c_char,
     file: *mut c_char,
     line: c_int,
-    /// The position in characters, from 1. 0 if it is unknown.
+    /// The position in characters, from 1, or 0 if it is unknown.
     position: c_int,
     context: *mut c_char,
 }
@@ -122,7 +122,7 @@ pub(super) fn parsed_by_message(text: &CString, mode: Mode) -> Result<Statements
     outcome
 }
 
-/// Parses a text and reads the tree from the parser's memory. `None` if the tree must be encoded.
+/// Parses a text and reads the tree from the parser's memory. Returns `None` if the tree must be encoded.
 pub(super) fn parsed_in_place(text: &CString, mode: Mode) -> Option<Result<Vec<RawStmt>, Complaint>> {
     if !tree::FITS {
         return None;

@@ -47,7 +47,7 @@ const STACK_BYTES_LEAST: usize = 512 << 10;
 /// have frames of up to 25 KiB.
 const STACK_BYTES_PER_TEXT_BYTE: usize = 16 << 10;
 
-/// The tree of one statement. `None` if the text has no statement.
+/// Returns the tree of one statement, or `None` if the text has no statement.
 pub fn raw(sql: &str) -> Result<Option<NodeEnum>> {
     tree(sql, Mode::Statement)
 }
@@ -63,8 +63,8 @@ pub fn expression(text: &str) -> Result<Expr> {
     })
 }
 
-/// The expression of a query that consists of nothing else. PostgreSQL parses a single expression as a query
-/// without SELECT.
+/// Returns the expression of a query that consists of nothing else. PostgreSQL parses a single expression as
+/// a query without SELECT.
 fn only_expression(query: &SelectStmt) -> Option<&Node> {
     let [Node { node: Some(NodeEnum::ResTarget(target)) }] = query.target_list.as_slice() else {
         return None;
@@ -74,7 +74,7 @@ fn only_expression(query: &SelectStmt) -> Option<&Node> {
     target.val.as_deref().filter(|_| is_bare && target.name.is_empty())
 }
 
-/// Whether `is_so` is true for one of the statements of a text.
+/// Returns whether `is_so` is true for one of the statements of a text.
 pub fn any(sql: &str, is_so: &dyn Fn(&NodeEnum) -> bool) -> Result<bool> {
     with_room(sql, || {
         let statements = trees(sql, Mode::Statement)?;
@@ -123,7 +123,7 @@ pub fn with_room<T>(sql: &str, f: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(room, room + STACK_BYTES_LEAST, f)
 }
 
-/// Converts a definition. `None` for other statements.
+/// Converts a definition. Returns `None` for other statements.
 pub fn definition(sql: &str, node: &NodeEnum) -> Result<Option<Definition>> {
     // Other statements are not converted.
     let defines = match node {
@@ -134,7 +134,7 @@ pub fn definition(sql: &str, node: &NodeEnum) -> Result<Option<Definition>> {
     if defines { Reader::new(sql).definition(node) } else { Ok(None) }
 }
 
-/// Converts a query, INSERT, UPDATE or DELETE. `None` for other statements.
+/// Converts a query, INSERT, UPDATE or DELETE. Returns `None` for other statements.
 pub fn mapped(sql: &str, node: &NodeEnum) -> Result<Option<Statement>> {
     let reader = Reader::new(sql);
     Ok(Some(match node {
@@ -181,7 +181,7 @@ const STATES: [(&str, SqlState); 16] = [
     ("role name", SqlState::RESERVED_NAME),
 ];
 
-/// PostgreSQL's error. The library returns no SQLSTATE, so it is derived from the message.
+/// Makes PostgreSQL's error. The library returns no SQLSTATE, so the SQLSTATE is derived from the message.
 fn refused(message: String, position: Option<u32>) -> SqlError {
     const DEPTHS: [&str; 3] = ["stack depth limit", "parse tree is nested too deeply", "memory exhausted"];
     if DEPTHS.iter().any(|start| message.starts_with(start)) {
@@ -197,7 +197,7 @@ fn refused(message: String, position: Option<u32>) -> SqlError {
     SqlError::new(state, message).at(position)
 }
 
-/// Error 54001: the statement is nested too deeply.
+/// Returns the error 54001: the statement is nested too deeply.
 fn too_deep() -> SqlError {
     let hint = format!(
         "Increase the configuration parameter \"max_stack_depth\" (currently {}kB), after ensuring the platform's stack depth limit \

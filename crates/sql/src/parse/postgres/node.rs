@@ -26,7 +26,7 @@ impl<'s> Source<'s> {
         Some(before.chars().count() as u32 + 1)
     }
 
-    /// The tokens of the statement, without comments and without the closing semicolon.
+    /// Returns the tokens of the statement, without comments and without the closing semicolon.
     pub(crate) fn tokens(self) -> Result<Vec<ScanToken>> {
         let scanned = pg_query::scan_tokens(self.sql);
         let mut tokens = scanned.map_err(|e| SqlError::internal(format!("a text that was parsed: {e}")))?;
@@ -37,7 +37,7 @@ impl<'s> Source<'s> {
         Ok(tokens)
     }
 
-    /// The text from one token to another one, and the number of characters before it.
+    /// Returns the text from one token to another one, and the number of characters before it.
     pub(crate) fn piece(self, first: &ScanToken, last: &ScanToken) -> Result<(&'s str, u32)> {
         let lost = || SqlError::internal("a statement is not where its tokens are");
         let (start, end) = (first.start as usize, last.end as usize);
@@ -45,7 +45,7 @@ impl<'s> Source<'s> {
         Ok((self.sql.get(start..end).ok_or_else(lost)?, before))
     }
 
-    /// The text from the token with this number to the end.
+    /// Returns the text from the token with this number to the end.
     pub(crate) fn rest(self, tokens: &[ScanToken], from: usize) -> Result<(&'s str, u32)> {
         match (tokens.get(from), tokens.last()) {
             (Some(first), Some(last)) => self.piece(first, last),
@@ -54,7 +54,7 @@ impl<'s> Source<'s> {
     }
 }
 
-/// The index of the token after the parenthesis that closes the one at index `open`.
+/// Returns the index of the token after the parenthesis that closes the one at index `open`.
 pub(crate) fn behind_parenthesis(tokens: &[ScanToken], open: usize) -> usize {
     let mut depth = 0_usize;
     for (n, token) in tokens.iter().enumerate().skip(open) {
@@ -68,18 +68,18 @@ pub(crate) fn behind_parenthesis(tokens: &[ScanToken], open: usize) -> usize {
     tokens.len()
 }
 
-/// An identifier from a name of the grammar, which is already in the right case.
+/// Makes an identifier from a name of the grammar, which is already in the right case.
 pub(crate) fn ident(name: &str) -> Ident {
     Ident::new(name)
 }
 
-/// The name of a relation.
+/// Converts the name of a relation.
 pub(crate) fn relation(name: &RangeVar) -> ObjectName {
     let parts = [&name.catalogname, &name.schemaname, &name.relname];
     ObjectName(parts.into_iter().filter(|part| !part.is_empty()).map(|part| ident(part)).collect())
 }
 
-/// The names of relations in a list.
+/// Returns the names of relations in a list.
 pub(crate) fn relations(list: &[Node]) -> Result<Vec<ObjectName>> {
     let one = |node: &Node| match &node.node {
         Some(NodeEnum::RangeVar(name)) => Ok(relation(name)),
@@ -88,7 +88,7 @@ pub(crate) fn relations(list: &[Node]) -> Result<Vec<ObjectName>> {
     list.iter().map(one).collect()
 }
 
-/// The strings in a list.
+/// Returns the strings in a list.
 pub(crate) fn strings(list: &[Node]) -> Result<Vec<String>> {
     let one = |node: &Node| match &node.node {
         Some(NodeEnum::String(s)) => Ok(s.sval.clone()),
@@ -97,22 +97,22 @@ pub(crate) fn strings(list: &[Node]) -> Result<Vec<String>> {
     list.iter().map(one).collect()
 }
 
-/// The names in a list, as columns.
+/// Returns the names in a list, as columns.
 pub(crate) fn columns(list: &[Node]) -> Result<Vec<Ident>> {
     Ok(strings(list)?.iter().map(|name| ident(name)).collect())
 }
 
-/// Error XX000: PostgreSQL's grammar cannot make such a tree.
+/// Returns the error XX000: PostgreSQL's grammar cannot make such a tree.
 pub(crate) fn unexpected(wanted: &str, found: Option<&NodeEnum>) -> SqlError {
     SqlError::internal(format!("{wanted} in the place of {found:?}"))
 }
 
-/// The options in a list.
+/// Returns the options in a list.
 pub(crate) fn options(list: &[Node]) -> Result<Vec<Opt<'_>>> {
     list.iter().map(Opt::of).collect()
 }
 
-/// The options of WITH, SET or RESET.
+/// Returns the options of WITH, SET or RESET.
 pub(crate) fn storage_options(list: &[Node]) -> Result<Vec<StorageOption>> {
     let one = |option: Opt<'_>| StorageOption {
         name: match option.namespace() {
@@ -140,12 +140,12 @@ impl<'n> Opt<'n> {
         &self.0.defname
     }
 
-    /// The word before the period in the option's name. Empty if there is none.
+    /// Returns the word before the period in the option's name. The result is empty if there is none.
     pub(crate) fn namespace(self) -> &'n str {
         &self.0.defnamespace
     }
 
-    /// The position of the option in the text.
+    /// Returns the position of the option in the text.
     pub(crate) fn position(self, source: Source<'_>) -> Option<u32> {
         source.position(self.0.location)
     }
@@ -154,7 +154,7 @@ impl<'n> Opt<'n> {
         self.0.arg.as_ref()?.node.as_ref()
     }
 
-    /// The option's value as text, if it has one.
+    /// Returns the option's value as text, if it has one.
     pub(crate) fn text(self) -> Option<String> {
         match self.value()? {
             NodeEnum::Integer(n) => Some(n.ival.to_string()),
@@ -169,17 +169,17 @@ impl<'n> Opt<'n> {
         }
     }
 
-    /// The option's value as text. Fails with 42601 if it has none.
+    /// Returns the option's value as text. Fails with 42601 if it has none.
     pub(crate) fn needed_text(self) -> Result<String> {
         self.text().ok_or_else(|| syntax(format!("{} requires a parameter", self.name())))
     }
 
-    /// Whether the option is on. It is on if it has no value.
+    /// Returns whether the option is on. An option without a value is on.
     pub(crate) fn flag(self) -> Result<bool> {
         self.truth().ok_or_else(|| syntax(format!("{} requires a Boolean value", self.name())))
     }
 
-    /// Whether the option is on. `None` if its value is neither on nor off.
+    /// Returns whether the option is on, or `None` if its value is neither on nor off.
     pub(crate) fn truth(self) -> Option<bool> {
         let Some(text) = self.text() else { return self.value().is_none().then_some(true) };
         match text.to_ascii_lowercase().as_str() {
@@ -189,7 +189,7 @@ impl<'n> Opt<'n> {
         }
     }
 
-    /// The option's value as an integer.
+    /// Returns the option's value as an integer.
     pub(crate) fn number(self) -> Option<i32> {
         match self.value()? {
             NodeEnum::Integer(n) => Some(n.ival),
@@ -198,7 +198,7 @@ impl<'n> Opt<'n> {
     }
 }
 
-/// A constant as text. `None` for NULL.
+/// Returns a constant as text, or `None` for NULL.
 pub(crate) fn constant(c: &AConst) -> Option<String> {
     match c.val.as_ref()? {
         Val::Ival(n) => Some(n.ival.to_string()),
@@ -209,12 +209,12 @@ pub(crate) fn constant(c: &AConst) -> Option<String> {
     }
 }
 
-/// Error 42601 with this message.
+/// Returns the error 42601 with this message.
 pub(crate) fn syntax(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, message.into())
 }
 
-/// Error 42601: the option was given before.
+/// Returns the error 42601: the option was given before.
 pub(crate) fn redundant(position: Option<u32>) -> SqlError {
     syntax("conflicting or redundant options").at(position)
 }

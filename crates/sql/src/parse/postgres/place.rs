@@ -9,7 +9,8 @@ use crate::error::{Result, SqlError};
 /// A text, with counts to convert byte offsets to characters.
 pub(super) struct Reader<'s> {
     sql: &'s str,
-    /// The number of characters before each step of `STEP` bytes. Empty if each byte is one character.
+    /// The number of characters before each step of `STEP` bytes. The list is empty if each byte is one
+    /// character.
     steps: Vec<usize>,
 }
 
@@ -29,36 +30,36 @@ impl<'s> Reader<'s> {
         reader
     }
 
-    /// The text.
+    /// Returns the text.
     pub(super) fn text(&self) -> &'s str {
         self.sql
     }
 
-    /// The number of characters before a byte.
+    /// Returns the number of characters before a byte.
     fn characters(&self, at: usize) -> usize {
         let Some(before) = self.steps.get(at / STEP) else { return at };
         let from = at / STEP * STEP;
         before + self.sql.as_bytes()[from..at].iter().filter(|b| begins_character(**b)).count()
     }
 
-    /// Converts PostgreSQL's byte offset to a position. `NONE` if it is unknown.
+    /// Converts PostgreSQL's byte offset to a position. Returns `NONE` if the offset is unknown.
     pub(super) fn place(&self, at: i32) -> TextPosition {
         let Ok(at) = usize::try_from(at) else { return TextPosition::NONE };
         let before = self.characters(at.min(self.sql.len()));
         u32::try_from(before + 1).map_or(TextPosition::NONE, TextPosition::at)
     }
 
-    /// An identifier.
+    /// Makes an identifier.
     pub(super) fn ident(&self, name: &str, at: i32) -> Ident {
         Ident { value: name.to_owned(), at: self.place(at) }
     }
 
-    /// A name of several parts.
+    /// Makes a name of several parts.
     pub(super) fn object_name<'n>(&self, parts: impl IntoIterator<Item = &'n str>, at: i32) -> ObjectName {
         ObjectName(parts.into_iter().map(|part| self.ident(part, at)).collect())
     }
 
-    /// A qualified name from a list of its parts.
+    /// Makes a qualified name from a list of its parts.
     pub(super) fn name_of(&self, list: &[Node], at: i32) -> Result<ObjectName> {
         Ok(self.object_name(strings(list)?, at))
     }
@@ -68,7 +69,7 @@ fn begins_character(b: u8) -> bool {
     b & 0xC0 != 0x80
 }
 
-/// The strings in a list.
+/// Returns the strings in a list.
 pub(super) fn strings(list: &[Node]) -> Result<Vec<&str>> {
     let words = list.iter().map(|node| match &node.node {
         Some(NodeEnum::String(s)) => Ok(s.sval.as_str()),
@@ -77,7 +78,7 @@ pub(super) fn strings(list: &[Node]) -> Result<Vec<&str>> {
     words.collect()
 }
 
-/// The content of a node.
+/// Returns the content of a node.
 pub(super) fn kind(node: Option<&Node>) -> Result<&NodeEnum> {
     node.and_then(|n| n.node.as_ref())
         .ok_or_else(|| SqlError::internal("a node of the parser's tree is missing"))

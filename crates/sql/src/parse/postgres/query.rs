@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A clause that the syntax tree cannot hold is refused by its name (0A000).
 //!
-//! This module knows nothing about expressions and statements that change rows.
+//! This module does not know expressions or statements that change rows.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
@@ -245,7 +245,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a limit is LIMIT ALL, LIMIT NULL or OFFSET NULL, which have no effect.
+/// Returns whether a limit is LIMIT ALL, LIMIT NULL or OFFSET NULL, which have no effect.
 fn is_null(node: &Node) -> bool {
     matches!(&node.node, Some(NodeEnum::AConst(c)) if c.isnull)
 }

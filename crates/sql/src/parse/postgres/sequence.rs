@@ -1,7 +1,7 @@
 //! Converts CREATE and ALTER SEQUENCE, and the options of sequences from the tree of PostgreSQL's parser to
 //! the syntax tree of `crate::ast`.
 //!
-//! This module knows nothing about the values of options that are not given (`bind::sequence`).
+//! This module does not know the values of options that are not given (`bind::sequence`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterSeqStmt, CreateSeqStmt, Node};
@@ -75,7 +75,7 @@ fn needed(option: Opt<'_>) -> Result<i64> {
     integer(option)?.ok_or_else(|| SqlError::internal("an option of a sequence without its number"))
 }
 
-/// The integer value of an option, if it has one.
+/// Returns the integer value of an option, if it has one.
 fn integer(option: Opt<'_>) -> Result<Option<i64>> {
     if option.value().is_none() {
         return Ok(None);

@@ -76,7 +76,7 @@ impl Reader<'_> {
         Ok(ColumnDefinition { data_type: self.type_name(type_name)?, name, constraints })
     }
 
-    /// The constraints of a column, to which DEFERRABLE and similar words after them are applied.
+    /// Returns the constraints of a column, to which DEFERRABLE and similar words after them are applied.
     fn with_attributes(&self, list: &[Node]) -> Result<Vec<Written>> {
         let mut out: Vec<Written> = Vec::with_capacity(list.len());
         let (mut is_deferrable, mut is_deferred) = (None, None);
@@ -241,7 +241,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a constraint of this kind may be deferrable in PostgreSQL.
+/// Returns whether a constraint of this kind may be deferrable in PostgreSQL.
 fn takes_attributes(kind: ConstrType) -> bool {
     use ConstrType::{ConstrExclusion, ConstrForeign, ConstrPrimary, ConstrUnique};
     matches!(kind, ConstrPrimary | ConstrUnique | ConstrExclusion | ConstrForeign)
@@ -265,7 +265,7 @@ pub(super) fn identity_of(c: &Written) -> Identity {
     if c.generated_when == "a" { Identity::Always } else { Identity::ByDefault }
 }
 
-/// The foreign key action of a letter (PostgreSQL's parsenodes.h).
+/// Returns the foreign key action of a letter (PostgreSQL's parsenodes.h).
 fn action(letter: &str) -> Action {
     match letter {
         "r" => Action::Restrict,

@@ -43,7 +43,7 @@ mod tag {
 
 /// A type of nodes that can be part of other nodes.
 pub(super) trait Part: Sized {
-    /// Reads the node. `None` if the decoder must read the tree.
+    /// Reads the node. Returns `None` if the decoder must read the tree.
     fn read(at: Raw<'_>) -> Option<Self>;
 }
 
@@ -74,7 +74,7 @@ pub(super) unsafe fn statements(list: *const c_void) -> Option<Vec<RawStmt>> {
     Some(statements)
 }
 
-/// The cells of a list of nodes.
+/// Returns the cells of a list of nodes.
 fn cells(list: Raw<'_>) -> Option<&[*const u8]> {
     if list.start.is_null() {
         return Some(&[]);
@@ -100,7 +100,7 @@ impl<'t> Raw<'t> {
         self.get(0)
     }
 
-    /// The node to which a field points. `None` if it is nested too deeply.
+    /// Returns the node to which a field points. Returns the outer `None` if the node is nested too deeply.
     fn follow(self, place: usize) -> Option<Option<Raw<'t>>> {
         let start: *const u8 = self.get(place);
         if start.is_null() {
@@ -135,7 +135,7 @@ impl<'t> Raw<'t> {
         self.get::<i32>(place).checked_add(1)
     }
 
-    /// Reads a letter. An empty string if there is none.
+    /// Reads a letter. Returns an empty string if there is none.
     pub(super) fn letter(self, place: usize) -> Option<String> {
         match self.get::<u8>(place) {
             0 => Some(String::new()),
@@ -143,7 +143,7 @@ impl<'t> Raw<'t> {
         }
     }
 
-    /// Reads a text. An empty string if there is none.
+    /// Reads a text. Returns an empty string if there is none.
     pub(super) fn text(self, place: usize) -> Option<String> {
         let text: *const c_char = self.get(place);
         if text.is_null() {
@@ -250,7 +250,7 @@ mod tests {
         })
     }
 
-    /// At least one statement for each listed node.
+    /// Statements: at least one for each listed node.
     const STATEMENTS: &[&str] = &[
         "select distinct on (a) t.*, 1 as \"B\", -2, 3.5, 1e10, 'x', b'01', x'1f', null, true, $1 from only s.t as t (x, y), u, \
          lateral (select 1) q where a = any ($2) and not b or c is not null and d is true group by a, rollup (b, (c, d)), () \
@@ -323,7 +323,7 @@ mod tests {
         assert!(read("select '\\x' + e'\\xff'", Mode::Statement).is_none());
     }
 
-    /// All statements of the stored records.
+    /// The reading in place and the decoder give the same tree for all statements of the stored records.
     #[test]
     fn statements_of_the_records_are_those_that_the_decoder_gives() {
         let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/slt-files");

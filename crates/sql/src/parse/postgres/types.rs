@@ -26,7 +26,7 @@ impl Reader<'_> {
     }
 }
 
-/// The numbers in parentheses after a type.
+/// Returns the numbers in parentheses after a type.
 pub fn modifiers(list: &[Node]) -> Result<Vec<i64>> {
     let number = |node: &Node| match &node.node {
         Some(NodeEnum::AConst(c)) => match &c.val {

@@ -31,8 +31,8 @@ pub(super) fn query(query: &SelectStmt) -> Result<String> {
     text.map_err(|e| SqlError::internal(format!("a query that was read cannot be written: {e}")))
 }
 
-/// Writes a query with these names for its outputs. `None` if its first select list does not have one item
-/// for each name.
+/// Writes a query with these names for its outputs. Returns `None` if its first select list does not have one
+/// item for each name.
 pub fn with_outputs(mut query: SelectStmt, names: &[&str]) -> Result<Option<String>> {
     let mut first = &mut query;
     while let Some(left) = &mut first.larg {

@@ -18,17 +18,17 @@ pub fn database() -> Arc<SqlDatabase> {
     reopened(&MemoryDirectory::new())
 }
 
-/// A database with pages of this size.
+/// Makes a database with pages of this size.
 pub fn with_pages(page_size: usize) -> Arc<SqlDatabase> {
     opened(PagerConfig { page_size, ..PagerConfig::new(MemoryDirectory::new()) })
 }
 
-/// The database in this directory, which may hold one already.
+/// Opens the database in this directory, or makes one.
 pub fn reopened(directory: &Arc<MemoryDirectory>) -> Arc<SqlDatabase> {
     opened(PagerConfig::new(directory.clone()))
 }
 
-/// The database of this configuration, whose sizes are set.
+/// Opens the database of this configuration, and sets its sizes.
 pub fn opened(mut pager: PagerConfig) -> Arc<SqlDatabase> {
     pager.pool_bytes = 8 << 20;
     pager.log_segment_bytes = 1 << 20;
@@ -59,7 +59,7 @@ pub struct Recorder {
     pub lines: Vec<String>,
     pub columns: Vec<Column>,
     pub copy: Vec<u8>,
-    /// Forms of times of the session that ran last.
+    /// The formats of times of the session that ran last.
     pub forms: Option<TimeForms>,
 }
 
@@ -171,7 +171,7 @@ impl Sink for Recorder {
     }
 
     fn copy_in(&mut self, _: CopyShape, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        // Small pieces, so that lines and fields are cut anywhere.
+        // The data comes in small pieces, so that lines and fields are cut anywhere.
         for piece in self.copy.clone().chunks(7) {
             feed(piece)?;
         }

@@ -78,7 +78,7 @@ fn matches(expected: &[String], actual: &[String]) -> bool {
         lines.iter().filter(|l| kind(l)).cloned().collect::<Vec<_>>()
     };
     let is_row = |l: &str| !["= ", "! ", "~ ", "? ", "& "].iter().any(|p| l.starts_with(p));
-    // Tags and notices are checked only where they are written down; rows and errors always.
+    // Rows and errors are always checked. Tags and notices are checked only if they are written in the file.
     let (er, ar) = (wanted(expected, &is_row), wanted(actual, &is_row));
     let (ee, ae) = (wanted(expected, &|l| l.starts_with("! ")), wanted(actual, &|l| l.starts_with("! ")));
     let noted = expected
@@ -89,18 +89,18 @@ fn matches(expected: &[String], actual: &[String]) -> bool {
     rows_fit && ee.len() == ae.len() && ee.iter().zip(&ae).all(|(e, a)| same(e, a)) && noted
 }
 
-/// Whether a record is about what one path alone does not run.
+/// Returns whether a record is about a statement that only one path does not run.
 fn is_of_one_path(case: &Case) -> bool {
     case.expected.iter().any(|l| l.starts_with("! 0A000"))
 }
 
-/// Whether a record is about how a plan looks: another one on each path.
+/// Returns whether a record shows a plan. Each path has another plan.
 fn shows_a_plan(case: &Case) -> bool {
     case.sql.trim_start().to_lowercase().starts_with("explain")
 }
 
-/// Runs one file; what does not hold. On the `other` path, records about this crate's executor alone are left
-/// out.
+/// Runs one file. Returns the failures. On the `other` path, records that are only about this crate's
+/// executor are left out.
 pub fn run_file(
     path: &Path,
     db: &Arc<SqlDatabase>,
@@ -133,7 +133,7 @@ pub fn run_file(
     failures
 }
 
-/// Runs all files of a directory, each on a database of its own; what does not hold.
+/// Runs all files of a directory, each on a database of its own. Returns the failures.
 pub fn run_directory(
     directory: &Path,
     other: bool,

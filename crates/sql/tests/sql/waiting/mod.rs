@@ -10,7 +10,7 @@ use varve_sql::{Session, SqlDatabase};
 
 use crate::support::{Recorder, session};
 
-/// Runs a text; its rows and errors, without tags.
+/// Runs a text. Returns its rows and errors, without tags.
 pub fn ask(s: &mut Session, sql: &str) -> Vec<String> {
     let mut sink = Recorder::default();
     sink.simple(s, sql);
@@ -21,7 +21,8 @@ pub fn run(s: &mut Session, sql: &str) {
     assert_eq!(ask(s, sql), Vec::<String>::new(), "{sql}");
 }
 
-/// Begins a text in a session of its own and waits until it has had time to get stuck.
+/// Runs texts in a session of their own. Returns when the last one waits for a lock or has ended, or after a
+/// limit of time.
 pub fn stuck(db: &Arc<SqlDatabase>, texts: &[&str]) -> JoinHandle<Vec<String>> {
     let mut s = session(db);
     let (last, before) = texts.split_last().unwrap();
