@@ -5,7 +5,7 @@
 //! Invariants
 //! 1. An item does not move and is not removed until the table is dropped.
 //!
-//! What it does not know: what the items are.
+//! This module does not know what the items are.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};

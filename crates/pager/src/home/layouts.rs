@@ -5,7 +5,7 @@
 //! 1. The layout of a dropped tablespace is removed from the table. Its files and its directory are closed
 //!    when the last thread that uses the layout releases it.
 //!
-//! What it does not know: what a layout does with the pages.
+//! This module does not know what a layout does with the pages.
 
 use std::ops::Deref;
 use std::sync::Arc;
