@@ -32,6 +32,8 @@ use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int16Type
 use varve_engine::{Datum, Interval, LeafColumn, NumericRef};
 use varve_sql::general::Ty;
 
+use crate::numbers::NumericBuilder;
+
 /// The number of rows of a batch that is made from single rows.
 pub const BATCH_ROWS: usize = 4096;
 
@@ -179,7 +181,9 @@ pub enum CellsBuilder {
     Float8(Float64Builder),
     /// All strings.
     Text(StringViewBuilder),
-    /// bytea, numeric, interval, uuid, arrays
+    /// numeric
+    Numeric(NumericBuilder),
+    /// bytea, interval, uuid, arrays
     Bytes(BinaryViewBuilder),
 }
 
@@ -193,6 +197,7 @@ impl CellsBuilder {
             DataType::Int64 => CellsBuilder::Int8(Int64Builder::new()),
             DataType::Float32 => CellsBuilder::Float4(Float32Builder::new()),
             DataType::Float64 => CellsBuilder::Float8(Float64Builder::new()),
+            DataType::BinaryView if ty == Ty::Numeric => CellsBuilder::Numeric(NumericBuilder::default()),
             DataType::BinaryView => CellsBuilder::Bytes(BinaryViewBuilder::new()),
             _ => CellsBuilder::Text(StringViewBuilder::new()),
         }
@@ -212,7 +217,7 @@ impl CellsBuilder {
             (CellsBuilder::Float8(b), Datum::Float8(v)) => b.append_value(v),
             (CellsBuilder::Text(b), Datum::Text(v)) => b.append_value(v),
             (CellsBuilder::Bytes(b), Datum::Bytea(v)) => b.append_value(v),
-            (CellsBuilder::Bytes(b), Datum::Numeric(v)) => b.append_value(v.as_bytes()),
+            (CellsBuilder::Numeric(b), Datum::Numeric(v)) => b.push(v.as_bytes()),
             (CellsBuilder::Bytes(b), Datum::Interval(v)) => b.append_value(v.to_bytes()),
             (CellsBuilder::Bytes(b), Datum::Uuid(v)) => b.append_value(v),
             (CellsBuilder::Bytes(b), Datum::Array(v)) => b.append_value(v.as_bytes()),
@@ -229,6 +234,10 @@ impl CellsBuilder {
             CellsBuilder::Int8(b) => push_fixed(b, column, numbers, i64::from_le_bytes),
             CellsBuilder::Float4(b) => push_fixed(b, column, numbers, f32::from_le_bytes),
             CellsBuilder::Float8(b) => push_fixed(b, column, numbers, f64::from_le_bytes),
+            CellsBuilder::Numeric(b) => {
+                b.push_column(column, numbers);
+                true
+            }
             CellsBuilder::Bool(_) | CellsBuilder::Text(_) | CellsBuilder::Bytes(_) => false,
         };
         if !is_done {
@@ -245,6 +254,7 @@ impl CellsBuilder {
             CellsBuilder::Float4(b) => b.append_null(),
             CellsBuilder::Float8(b) => b.append_null(),
             CellsBuilder::Text(b) => b.append_null(),
+            CellsBuilder::Numeric(b) => b.push_null(),
             CellsBuilder::Bytes(b) => b.append_null(),
         }
     }
@@ -259,6 +269,7 @@ impl CellsBuilder {
             CellsBuilder::Float4(b) => Arc::new(b.finish()),
             CellsBuilder::Float8(b) => Arc::new(b.finish()),
             CellsBuilder::Text(b) => Arc::new(b.finish()),
+            CellsBuilder::Numeric(b) => b.finish(),
             CellsBuilder::Bytes(b) => Arc::new(b.finish()),
         }
     }

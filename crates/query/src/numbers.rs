@@ -4,12 +4,15 @@
 //! Invariants
 //! 1. `view` and `small` store a numeric value in the engine's format (`engine/src/numeric.rs`), inside an
 //!    Arrow view.
+//! 2. `NumericBuilder` makes the arrays that Arrow's builder would make from the same bytes.
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::builder::{NullBufferBuilder, make_view};
 use datafusion::arrow::array::{Array, ArrayRef, BinaryViewArray};
-use datafusion::arrow::buffer::{NullBuffer, ScalarBuffer};
+use datafusion::arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use datafusion::common::Result;
+use varve_engine::LeafColumn;
 
 /// Returns the unscaled value and the scale in a view. Returns `None` for NaN and for values that need more
 /// than 64 bits.
@@ -31,6 +34,82 @@ pub fn view(unscaled: i64, scale: u16) -> u128 {
     let bytes = if unscaled == 0 { 0 } else { bits / 8 + 1 };
     let raw = unscaled as u64 & u64::MAX.checked_shr(64 - bytes * 8).unwrap_or(0);
     u128::from(bytes + 2) | u128::from(scale) << 32 | u128::from(raw) << 48
+}
+
+/// A column of numeric values that is being built, as views of their stored bytes.
+pub struct NumericBuilder {
+    views: Vec<u128>,
+    nulls: NullBufferBuilder,
+    /// The values that do not fit into their views.
+    long: Vec<u8>,
+    /// Earlier ones.
+    full: Vec<Buffer>,
+}
+
+/// The bytes of a value that fits into its view.
+const INLINE_BYTES: usize = 12;
+/// The bytes of long values that lie together.
+const BLOCK_BYTES: usize = 1 << 30;
+
+impl Default for NumericBuilder {
+    fn default() -> Self {
+        let nulls = NullBufferBuilder::new(0);
+        NumericBuilder { views: Vec::new(), nulls, long: Vec::new(), full: Vec::new() }
+    }
+}
+
+impl NumericBuilder {
+    /// Appends a value, which has these stored bytes.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.push_view(bytes);
+        self.nulls.append_non_null();
+    }
+
+    /// Appends a NULL.
+    pub fn push_null(&mut self) {
+        self.views.push(0);
+        self.nulls.append_null();
+    }
+
+    /// Appends the values of rows of a leaf, which are named by their numbers.
+    pub fn push_column(&mut self, column: &LeafColumn<'_>, numbers: &[u16]) {
+        let page = column.minipage();
+        self.views.reserve(numbers.len());
+        if !page.has_null(numbers) {
+            numbers.iter().for_each(|number| self.push_view(page.bytes(usize::from(*number))));
+            self.nulls.append_n_non_nulls(numbers.len());
+            return;
+        }
+        for number in numbers.iter().map(|number| usize::from(*number)) {
+            if page.is_null(number) { self.push_null() } else { self.push(page.bytes(number)) }
+        }
+    }
+
+    #[inline]
+    fn push_view(&mut self, bytes: &[u8]) {
+        let view = if bytes.len() <= INLINE_BYTES { make_view(bytes, 0, 0) } else { self.long_view(bytes) };
+        self.views.push(view);
+    }
+
+    #[cold]
+    fn long_view(&mut self, bytes: &[u8]) -> u128 {
+        if !self.long.is_empty() && self.long.len() + bytes.len() > BLOCK_BYTES {
+            self.full.push(Buffer::from_vec(std::mem::take(&mut self.long)));
+        }
+        let offset = self.long.len() as u32;
+        self.long.extend_from_slice(bytes);
+        make_view(bytes, self.full.len() as u32, offset)
+    }
+
+    /// Returns the array. The next one begins without values.
+    pub fn finish(&mut self) -> ArrayRef {
+        let NumericBuilder { views, mut nulls, long, mut full } = std::mem::take(self);
+        if !long.is_empty() {
+            full.push(Buffer::from_vec(long));
+        }
+        Arc::new(BinaryViewArray::new(views.into(), full, nulls.finish()))
+    }
 }
 
 /// The number of digits after the decimal point, for the values of a column.

@@ -155,6 +155,33 @@ fn random_queries_give_the_same_rows() {
     );
 }
 
+/// Values of up to 12 bytes are in their Arrow views, longer ones beside them.
+#[test]
+fn numeric_values_of_all_sizes_are_read() {
+    let mut session = session(&forced());
+    for statement in [
+        "create table r (id int primary key, n numeric)",
+        "create table p (id int primary key, n numeric) with (layout = 'pax')",
+    ] {
+        assert_eq!(lines(&mut session, statement), ["= CREATE TABLE"]);
+    }
+    let value = "case x % 9 when 0 then null when 1 then 'NaN' when 2 then '-Infinity' when 3 then 0
+        when 4 then x / 1000.0 when 5 then -x::numeric ^ 7 when 6 then 12345678901234567890123.45 * x
+        when 7 then 1e300 + x else x end";
+    for range in ["1, 3000", "3001, 3400"] {
+        let insert = format!("insert into {{t}} select x, {value} from generate_series({range}) x");
+        assert!(both(&mut session, &insert)[0].starts_with("= INSERT 0 "));
+        // The second time, the first rows are in columns, and the others are not.
+        if range.starts_with("1,") {
+            assert_eq!(both(&mut session, "vacuum full {t}"), ["= VACUUM"]);
+        }
+        assert!(both(&mut session, "select n, id from {t}").len() > 2999);
+        both(&mut session, "select n from {t} where n > 4 and n < 1e30");
+        both(&mut session, "select count(n), max(n), min(n), sum(n) from {t} where id % 9 <> 1");
+        both(&mut session, "select x.id, y.n from {t} x join {t} y on x.n = y.n and x.id < 50");
+    }
+}
+
 #[test]
 fn older_snapshots_see_their_rows() {
     let database = tables();
