@@ -65,8 +65,8 @@ Runs a smart device: a process next to the drive with the data file, which scans
 sends only results. It opens the data file for reading, and runs beside the server of the database. \
 Both sides must know the key. The connection is not encrypted, so use HOST:PORT only in a trusted network.
 
-SQL does not use a smart device yet. The crate varve-smart has the other side, for programs that embed \
-Varve.
+SQL queries use the device that the section [smart] of varve.toml names (docs/smart-device.md). Programs \
+that embed Varve can use a device through the crate varve-smart, too.
 
 Examples:
 
