@@ -4,8 +4,8 @@
 //! The database may repair the damage, refuse to open, or report an error in its check. It must not show a
 //! state that never existed. Checksums cannot detect two cases, so the test treats them separately:
 //! - A damaged end of the log looks like a log that ends earlier, so an older state is accepted.
-//! - An old page that is whole looks right, so the test never replaces the first sector of a page by an older
-//!   one.
+//! - A whole page of an older version has a right checksum. If only the first sector of a page has changed,
+//!   the older sector makes such a page. So the test never replaces a first sector by an older one.
 //!
 //! Invariants
 //! 1. Each crash image has one damage, in a sector that was written before. In half of the images, the damage

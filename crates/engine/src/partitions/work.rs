@@ -23,8 +23,9 @@ pub(crate) struct StoreMarks {
     pub(crate) seals: usize,
 }
 
-/// The early commit of a store whose transaction has only changed tables that are not visible yet. It makes
-/// room for a definition, which a store makes outside of its transactions.
+/// The early commit of a store's open transaction. A store creates or drops a table only while it has no open
+/// transaction, so a CREATE TABLE in the middle of an SQL transaction must commit the store first. This is
+/// allowed only if the SQL transaction itself has made all tables that it has changed in this store.
 #[derive(Debug)]
 pub(crate) struct Seal {
     pub(crate) partition: PartitionId,

@@ -48,8 +48,8 @@ pub(crate) struct TablespaceParts<'a> {
     pub(crate) trim: &'a Arc<TrimSetting>,
 }
 
-/// Finds the directories of all tablespaces in use. Also checks for the data space and each tablespace that
-/// the copies exist that may be needed to repair torn pages.
+/// Finds the directories of all tablespaces in use. The repair of torn pages may need copies of pages. This
+/// function also checks that these copies exist, for the data space and for each tablespace.
 pub(super) fn find(
     config: &PagerConfig,
     list: &TablespaceList,

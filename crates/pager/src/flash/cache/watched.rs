@@ -68,8 +68,9 @@ impl Watched {
         }
     }
 
-    /// Marks dropped pages as overtaken. This comes before their slots are freed. Admission holds the locks
-    /// of these slots' partitions.
+    /// Marks dropped pages as overtaken. The caller does this before it frees their slots, and it needs no
+    /// lock of a partition. An admission that comes later sees the mark. An admission that came earlier has
+    /// filled a slot, which the caller frees now.
     pub(in crate::flash) fn overtake_all(&self, ids: PageRange) {
         let mut pages = self.pages.lock();
         let meant = pages.iter_mut().filter(|(id, _)| ids.contains(**id));
