@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. The plan of a statement without EXPLAIN ANALYZE has no such nodes.
-//! 2. A query runs on one thread. So while a node is polled, all work is done by this node and the nodes
-//!    below it.
+//! 2. A thread polls one node at a time. So while a node is polled, all work of this thread is done by this
+//!    node and the nodes below it.
 
 use std::collections::HashSet;
 use std::pin::Pin;

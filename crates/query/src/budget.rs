@@ -8,8 +8,8 @@
 //! (`Account::pass_on`).
 //!
 //! Invariants
-//! 1. A query runs on one thread. `within` sets the memory pool of the query for this thread. When its guard
-//!    is dropped, the previous pool of the thread is restored.
+//! 1. `within` sets the memory pool of the query for this thread. Each thread of a query does so. When the
+//!    guard is dropped, the previous pool of the thread is restored.
 //! 2. Memory is reserved in steps of `STEP_BYTES`. An account below this size reserves nothing.
 //! 3. A dropped account returns its memory.
 //!

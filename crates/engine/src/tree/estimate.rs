@@ -27,6 +27,17 @@ pub struct Estimate {
     pub places: Vec<Vec<u8>>,
 }
 
+impl Estimate {
+    /// Adds a place if it is above the last one. The paths hold no common latch, so nodes can split between
+    /// two of them. Then a later path can lead to a lower leaf. Ranges between places that do not ascend
+    /// would overlap.
+    fn add(&mut self, place: Vec<u8>) {
+        if self.places.last().is_none_or(|last| *last < place) {
+            self.places.push(place);
+        }
+    }
+}
+
 /// The end of a path from the root to a leaf.
 struct Followed {
     /// The product of the numbers of children on the path: an estimate of the number of leaves.
@@ -54,9 +65,7 @@ impl Tree {
             entries += found.entries;
             leaves += found.leaves;
             followed += 1;
-            if out.places.last() != Some(&found.place) {
-                out.places.push(found.place);
-            }
+            out.add(found.place);
         }
         if followed > 0 {
             out.entries = (entries / f64::from(followed)) as u64;
@@ -108,5 +117,19 @@ impl Tree {
             }
             page = next;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Estimate;
+
+    #[test]
+    fn places_ascend_even_if_nodes_split_between_two_paths() {
+        let mut estimate = Estimate::default();
+        for place in ["", "b", "d", "c", "d", "e"] {
+            estimate.add(place.into());
+        }
+        assert_eq!(estimate.places, ["", "b", "d", "e"].map(Vec::from));
     }
 }
