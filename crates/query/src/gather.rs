@@ -198,7 +198,7 @@ struct Gathered {
     /// `None` when no more rows are wanted.
     rows: Option<Receiver<Message>>,
     workers: Vec<JoinHandle<()>>,
-    /// The number of threads that have not told their end.
+    /// The number of threads that have not sent their last message.
     working: usize,
     stop: Arc<Stop>,
 }

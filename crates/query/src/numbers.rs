@@ -42,7 +42,7 @@ pub struct NumericBuilder {
     nulls: NullBufferBuilder,
     /// The values that do not fit into their views.
     long: Vec<u8>,
-    /// Earlier ones.
+    /// The full buffers of earlier values that do not fit into their views.
     full: Vec<Buffer>,
 }
 

@@ -4,7 +4,7 @@
 //! 1. A thread that sees the signal ends with an error, so that what it has computed so far never passes for
 //!    the whole.
 //!
-//! A client's wish to cancel is another signal (`cancel.rs`). It reaches all threads by itself.
+//! A client's cancel request sets another signal (`cancel.rs`), which all threads see.
 
 use std::collections::HashMap;
 use std::sync::Arc;

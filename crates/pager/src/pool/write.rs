@@ -241,8 +241,8 @@ impl Pool {
         result.map(|()| writes.len())
     }
 
-    /// Returns whether a full device has left so many frames with changed pages that no more pages may be
-    /// changed. The remaining frames are for reading.
+    /// Returns whether the pool refuses further changes of pages. It does so if a full device keeps it from
+    /// writing too many of its changed pages. The remaining frames are for reading.
     pub(crate) fn is_tight(&self) -> bool {
         self.tight.load(Relaxed)
     }

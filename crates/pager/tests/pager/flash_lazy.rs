@@ -9,7 +9,7 @@ use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operati
 use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashSettings, PageId, PagerConfig};
 
 const LAZY: [FlashDesign; 3] = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
-/// The limit of dirty slots, of a hundred slots.
+/// The limit of dirty slots, in percent of all slots.
 const LIMIT: u64 = 50;
 
 struct Rig {

@@ -576,8 +576,8 @@ fn a_thread_trims_while_nothing_is_done() {
             pager.prepare_compression(lz4).unwrap();
             pager.set_compression(SpaceId::DATA, &[(owner, Some(lz4))]);
         }
-        // Compressed pages that are packed take an eighth of their size. There are so many of them that runs
-        // of free extents lie between the extents that are still used, wherever these are.
+        // A compressed page takes an eighth of its size in a packed file. With 8,000 pages, there are runs of
+        // free extents between the extents that are still used, wherever these are.
         let (count, share) = if is_packed && is_noted { (8000, 1 << 18) } else { (2000, 4 << 20) };
         let mut known: Known =
             (0..count + 100).map(|number| (add(&pager, owner, number).unwrap(), number)).collect();

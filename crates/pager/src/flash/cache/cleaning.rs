@@ -142,7 +142,8 @@ impl FlashCache {
         }
     }
 
-    /// Returns whether so many slots are dirty that the cleaning threads are too slow.
+    /// Returns whether the number of dirty slots exceeds the limit by more than `MARGIN_PERCENT` of all
+    /// slots. This shows that the cleaning threads are too slow.
     pub(in crate::flash) fn is_far_over_limit(&self) -> bool {
         let most = u64::from(self.slots()) * (u64::from(self.dirty_percent()) + MARGIN_PERCENT) / 100;
         self.tables().map(|table| table.dirty_count()).sum::<u64>() > most
