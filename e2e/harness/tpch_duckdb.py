@@ -31,6 +31,7 @@ def timed(connection, text, rounds):
 def main():
     asked = json.load(sys.stdin)
     connection = duckdb.connect()
+    connection.execute(f"SET threads = {asked['threads']}")
     with open(asked["schema"]) as file:
         connection.execute(file.read())
     for table in asked["tables"]:

@@ -72,7 +72,7 @@ pub use memory::{MemoryDirectory, MemoryImage};
 pub use merges::{MergeCounts, Merges};
 pub use nvm_profile::NvmProfile;
 pub use owner::{create_directory, directory_mode, restrict_directory};
-pub use planted::{IN_HARNESS, plant_panic, planted, planted_panic, reached};
+pub use planted::{IN_HARNESS, PlantedFault, plant_panic, planted, planted_panic, reached};
 #[cfg(feature = "planted")]
 pub use planted::{plant, planted_hits, take_reached};
 pub use profile::{DurableWrite, OperationsPerSecond, Profile, ProfileError};

@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //! 1. At most one fault is switched on, and only for the calling thread. So tests that run in parallel do not
-//!    disturb each other.
+//!    disturb each other. A thread that works for another one gets its fault by `PlantedFault`.
 
 /// Whether this build is for the test harness. Then the code makes checks that are too slow for a normal
 /// build, as in debug builds.
@@ -42,6 +42,22 @@ mod switch {
         HITS.set(0);
     }
 
+    /// The fault that is switched on for a thread, if there is one.
+    #[derive(Debug, Clone, Copy)]
+    pub struct PlantedFault(Option<&'static str>);
+
+    impl PlantedFault {
+        /// Returns the fault of the calling thread.
+        pub fn of_this_thread() -> PlantedFault {
+            PlantedFault(ACTIVE.get())
+        }
+
+        /// Switches the fault on for the calling thread, which works for the other one.
+        pub fn plant(self) {
+            plant(self.0);
+        }
+    }
+
     /// Switches on the panic with this name (`panic at ...`, decision 0905). Any other name switches the
     /// panic off.
     pub fn plant_panic(name: &str) {
@@ -69,12 +85,30 @@ mod switch {
 }
 
 #[cfg(feature = "planted")]
-pub use switch::{plant, plant_panic, planted, planted_hits, reached, take_reached};
+pub use switch::{PlantedFault, plant, plant_panic, planted, planted_hits, reached, take_reached};
 
 /// Panics if the panic of this name is switched on.
 #[inline(always)]
 pub fn planted_panic(place: &'static str) {
     assert!(!planted(place), "planted: {place}");
+}
+
+/// Nothing, in a build without the harness.
+#[cfg(not(feature = "planted"))]
+#[derive(Debug, Clone, Copy)]
+pub struct PlantedFault;
+
+#[cfg(not(feature = "planted"))]
+impl PlantedFault {
+    /// Does nothing in a build without the harness.
+    #[inline(always)]
+    pub const fn of_this_thread() -> PlantedFault {
+        PlantedFault
+    }
+
+    /// Does nothing in a build without the harness.
+    #[inline(always)]
+    pub const fn plant(self) {}
 }
 
 /// Does nothing in a build without the harness.

@@ -123,7 +123,7 @@ pub use table_engine::Run;
 pub use transaction::{SavepointId, Transaction};
 pub use tree::Estimate;
 pub use types::{ColumnType, Datum, Moment, Value};
-pub use varve_device::{plant_panic, planted_panic};
+pub use varve_device::{PlantedFault, plant_panic, planted_panic};
 pub use varve_memory::{EngineKind, MemoryTables, TablesRegion};
 pub use varve_pager::{
     Algorithm, Compression, NewTablespace, PageCounts, PageId, PageMeter, ProtectionKind, SpaceId,

@@ -518,7 +518,7 @@ impl Running {
 
     /// Runs the inner plan, and returns the set of its rows.
     async fn gathered(&mut self) -> Result<Members> {
-        let mut members = Members::new(self.context.clone());
+        let mut members = Members::new(self.inner.around.clone(), self.context.clone());
         let mut stream = execute_stream(reset_plan_states(self.plan.clone())?, self.context.clone())?;
         while let Some(batch) = stream.next().await.transpose()? {
             members.add(&self.inner.members, &batch)?;

@@ -4,16 +4,15 @@
 //! them runs on one thread. Then the partitions run one after the other on the thread of the connection.
 //!
 //! Invariants
-//! 1. When the stream of rows is dropped, its threads have ended, with all their readers.
+//! 1. When the stream of rows is dropped, its threads have ended, with all their readers. Before that, they are
+//!    told to stop, and a thread that waits for another one wakes up (`stop.rs`).
 //! 2. An error or a panic of a thread ends the query as if it had happened on the thread of the connection.
 //! 3. At most `AHEAD` batches of each thread wait for the reader of the rows.
 //!
 //! Which plans may run in this way is decided by `pipelines.rs`.
 
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -29,9 +28,10 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::future::{Either, select};
 use futures::{Stream, StreamExt, TryStreamExt};
-use varve_engine::{PageCounts, PageMeter};
-use varve_sql::general::{SqlError, SqlState};
+use varve_engine::{PageCounts, PageMeter, PlantedFault};
+use varve_sql::general::{Carried, SqlError, SqlState, carried};
 
 use crate::budget;
 use crate::error::wrapped;
@@ -170,9 +170,11 @@ impl ExecutionPlan for GatherPlan {
         let partitions = plan.properties().output_partitioning().partition_count();
         let threads = self.threads.share().min(partitions);
         let schema = self.schema();
-        if threads > 1 {
-            let (context, stop) = Stop::within(&context);
-            return Ok(Box::pin(Gathered::start(&plan, partitions, threads, &context, stop)?));
+        // If the system has no thread left, the partitions run here.
+        if threads > 1
+            && let Some(gathered) = Gathered::start(&plan, partitions, threads, &context)
+        {
+            return Ok(Box::pin(gathered));
         }
         let run = move |partition| plan.execute(partition, context.clone());
         let rows = futures::stream::iter(0..partitions).map(run).try_flatten();
@@ -187,7 +189,7 @@ enum Message {
     /// The thread has ended with an error.
     Failed(DataFusionError),
     /// The thread has panicked.
-    Panicked(Box<dyn Any + Send>),
+    Panicked(Carried),
     /// The thread has no more rows.
     Ended(PageCounts),
 }
@@ -207,46 +209,67 @@ struct Gathered {
 struct Part {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
-    partitions: Vec<usize>,
+    partitions: Arc<Queue>,
+    stop: Arc<Stop>,
     to: SyncSender<Message>,
 }
 
+/// The partitions that no thread has taken yet.
+struct Queue {
+    next: AtomicUsize,
+    count: usize,
+}
+
+impl Queue {
+    fn take(&self) -> Option<usize> {
+        let next = self.next.fetch_add(1, Relaxed);
+        (next < self.count).then_some(next)
+    }
+}
+
 impl Gathered {
+    /// Starts the threads. If the system has no more threads, it starts fewer of them. Returns `None` if none
+    /// could be started.
     fn start(
         plan: &Arc<dyn ExecutionPlan>,
         partitions: usize,
         threads: usize,
         context: &Arc<TaskContext>,
-        stop: Arc<Stop>,
-    ) -> Result<Gathered> {
+    ) -> Option<Gathered> {
+        let (context, stop) = Stop::within(context);
         let (to, rows) = sync_channel(AHEAD * threads);
-        let mut gathered =
-            Gathered { schema: plan.schema(), rows: Some(rows), workers: Vec::new(), working: threads, stop };
-        for first in 0..threads {
-            let (plan, context, to) = (plan.clone(), context.clone(), to.clone());
-            let partitions = (first..partitions).step_by(threads).collect();
-            let part = Part { plan, context, partitions, to };
+        let partitions = Arc::new(Queue { next: AtomicUsize::new(0), count: partitions });
+        let fault = PlantedFault::of_this_thread();
+        let start = |_| {
+            let (plan, context, partitions) = (plan.clone(), context.clone(), partitions.clone());
+            let part = Part { plan, context, partitions, stop: stop.clone(), to: to.clone() };
             let builder = std::thread::Builder::new().name("query".into()).stack_size(STACK_BYTES);
-            gathered.workers.push(builder.spawn(move || part.run()).map_err(no_thread)?);
-        }
-        Ok(gathered)
+            let run = move || {
+                fault.plant();
+                part.run();
+            };
+            builder.spawn(run).ok()
+        };
+        let workers: Vec<_> = (0..threads).map_while(start).collect();
+        let working = workers.len();
+        (working > 0).then(|| Gathered { schema: plan.schema(), rows: Some(rows), workers, working, stop })
     }
 }
 
-fn no_thread(e: std::io::Error) -> DataFusionError {
+fn no_runtime(e: std::io::Error) -> DataFusionError {
     wrapped(SqlError::new(SqlState("53000"), format!("could not start a thread of a query: {e}")))
 }
 
 impl Part {
     fn run(self) {
-        let last = match catch_unwind(AssertUnwindSafe(|| self.send_rows())) {
+        let last = match carried(|| self.send_rows()) {
             Ok(Ok(pages)) => Message::Ended(pages),
             Ok(Err(e)) => Message::Failed(e),
             Err(panic) => Message::Panicked(panic),
         };
-        let Part { plan, context, to, .. } = self;
+        let Part { plan, context, stop, to, .. } = self;
         // What the thread has used is gone before its end is known.
-        drop((plan, context));
+        drop((plan, context, stop));
         // If nobody receives it, nobody needs it.
         let _ = to.send(last);
     }
@@ -254,12 +277,18 @@ impl Part {
     /// Sends all rows. Returns the pages that were not sent with rows.
     fn send_rows(&self) -> Result<PageCounts> {
         let _pool = budget::within(self.context.memory_pool().clone());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(no_thread)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(no_runtime)?;
         let mut told = PageMeter::counts();
         runtime.block_on(async {
-            for partition in &self.partitions {
-                let mut rows = self.plan.execute(*partition, self.context.clone())?;
-                while let Some(batch) = rows.next().await.transpose()? {
+            let mut stopped = pin!(self.stop.given());
+            while let Some(partition) = self.partitions.take() {
+                let mut rows = self.plan.execute(partition, self.context.clone())?;
+                loop {
+                    let batch = match select(rows.next(), stopped.as_mut()).await {
+                        Either::Left((Some(batch), _)) => batch?,
+                        Either::Left((None, _)) => break,
+                        Either::Right(_) => return Err(wrapped(Stop::error())),
+                    };
                     let counts = PageMeter::counts();
                     if self.to.send(Message::Rows(batch, counts - told)).is_err() {
                         return Ok(());
@@ -296,7 +325,7 @@ impl Stream for Gathered {
                     self.working = 0;
                     return Poll::Ready(Some(Err(e)));
                 }
-                Ok(Message::Panicked(panic)) => resume_unwind(panic),
+                Ok(Message::Panicked(panic)) => panic.resume(),
                 Err(_) => {
                     let e = SqlError::internal("a thread of a query has ended without its rows");
                     return Poll::Ready(Some(Err(wrapped(e))));

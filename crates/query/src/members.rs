@@ -18,13 +18,18 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use varve_engine::{Datum, Value};
-use varve_sql::general::{Ty, push_key};
+use varve_sql::general::{Around, Ty, push_key};
 
 use crate::cells::Cells;
+use crate::error::wrapped;
 use crate::stored_rows::{ReadPlace, StoredRows};
 
-/// The number of rows in a stored batch.
+/// The most rows of a stored batch.
 const BATCH_ROWS: usize = 8192;
+/// The bytes after which a stored batch ends. A column of a batch holds at most 2 GiB.
+const BATCH_BYTES: usize = 64 << 20;
+/// The number of members between two checks for a cancel request.
+const MEMBERS_UNCHECKED: usize = 64;
 
 /// A set of rows.
 pub struct Members {
@@ -36,14 +41,15 @@ pub struct Members {
     stored: Option<StoredRows>,
     /// The memory of the rows that are in memory.
     reserved: MemoryReservation,
+    around: Arc<Around>,
     context: Arc<TaskContext>,
     metrics: ExecutionPlanMetricsSet,
     schema: SchemaRef,
 }
 
 impl Members {
-    /// Returns an empty set.
-    pub fn new(context: Arc<TaskContext>) -> Members {
+    /// Returns an empty set. `around` knows whether the query is cancelled.
+    pub fn new(around: Arc<Around>, context: Arc<TaskContext>) -> Members {
         let can_spill = context.runtime_env().disk_manager.tmp_files_enabled();
         let consumer = MemoryConsumer::new("IN").with_can_spill(can_spill);
         Members {
@@ -51,6 +57,7 @@ impl Members {
             with_null: HashSet::new(),
             stored: None,
             reserved: consumer.register(context.memory_pool()),
+            around,
             context,
             metrics: ExecutionPlanMetricsSet::new(),
             schema: Arc::new(Schema::new(vec![Field::new("row", DataType::Binary, false)])),
@@ -86,7 +93,16 @@ impl Members {
         let rows: Vec<Vec<u8>> = whole.chain(std::mem::take(&mut self.with_null)).collect();
         _ = self.reserved.free();
         let stored = self.stored.get_or_insert_default();
-        for chunk in rows.chunks(BATCH_ROWS) {
+        let mut rest = rows.as_slice();
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |row: &&Vec<u8>| {
+                bytes += row.len();
+                bytes <= BATCH_BYTES
+            };
+            let count = rest.iter().take(BATCH_ROWS).take_while(fits).count().max(1);
+            let chunk;
+            (chunk, rest) = rest.split_at(count);
             let column: ArrayRef = Arc::new(BinaryArray::from_iter_values(chunk));
             let batch = RecordBatch::try_new(self.schema.clone(), vec![column])?;
             stored.push(batch, &self.schema, &self.metrics, &self.context)?;
@@ -97,10 +113,11 @@ impl Members {
     /// Returns whether each row is in the set: true, false or NULL.
     pub async fn answers(&self, rows: &[Vec<Value>]) -> Result<Vec<Value>> {
         let rows: Vec<Vec<u8>> = rows.iter().map(|row| encoded(row.iter().map(Value::as_datum))).collect();
-        let mut lookup = Lookup::new(&rows);
+        let reserved = MemoryConsumer::new("lookup in IN").register(self.context.memory_pool());
+        let mut lookup = Lookup::new(&rows, &self.around, reserved);
         match &self.stored {
             Some(stored) => lookup.meet_stored(stored).await?,
-            None => lookup.meet_all(&self.whole, &self.with_null),
+            None => lookup.meet_all(&self.whole, &self.with_null)?,
         }
         Ok(lookup.found.into_iter().map(Equality::value).collect())
     }
@@ -138,13 +155,18 @@ struct Lookup<'r> {
     /// The rows of which members of the set can still change what is known, by their NULLs.
     open: HashMap<Nulls, Vec<usize>>,
     /// The open rows with these NULLs, by the bytes of the fields that are NULL neither in them nor in
-    /// members with the other NULLs.
+    /// members with the other NULLs. If memory is used up, all are forgotten, and made again when needed.
     by_fields: HashMap<Nulls, HashMap<Nulls, ByFields>>,
+    /// The memory of `by_fields`.
+    reserved: MemoryReservation,
     open_count: usize,
+    /// The number of members that the rows were compared with.
+    met: usize,
+    around: &'r Around,
 }
 
 impl<'r> Lookup<'r> {
-    fn new(rows: &'r [Vec<u8>]) -> Lookup<'r> {
+    fn new(rows: &'r [Vec<u8>], around: &'r Around, reserved: MemoryReservation) -> Lookup<'r> {
         let mut open: HashMap<Nulls, Vec<usize>> = HashMap::new();
         for (at, row) in rows.iter().enumerate() {
             open.entry(nulls_of(row)).or_default().push(at);
@@ -154,12 +176,15 @@ impl<'r> Lookup<'r> {
             found: vec![Equality::No; rows.len()],
             open,
             by_fields: HashMap::new(),
+            reserved,
             open_count: rows.len(),
+            met: 0,
+            around,
         }
     }
 
     /// Looks the rows up in a set in memory.
-    fn meet_all(&mut self, whole: &HashSet<Vec<u8>>, with_null: &HashSet<Vec<u8>>) {
+    fn meet_all(&mut self, whole: &HashSet<Vec<u8>>, with_null: &HashSet<Vec<u8>>) -> Result<()> {
         // A row without NULL is equal to at most one member.
         for (nulls, rows) in &mut self.open {
             if !nulls.contains(&true) {
@@ -175,10 +200,11 @@ impl<'r> Lookup<'r> {
         let whole = if only_whole { None } else { Some(whole) };
         for member in with_null.iter().chain(whole.into_iter().flatten()) {
             if self.open_count == 0 {
-                return;
+                break;
             }
-            self.meet(member);
+            self.meet(member)?;
         }
+        Ok(())
     }
 
     /// Looks the rows up in stored batches.
@@ -193,25 +219,35 @@ impl<'r> Lookup<'r> {
                     None => return Ok(()),
                 },
             };
-            batch.column(0).as_binary::<i32>().iter().flatten().for_each(|member| self.meet(member));
+            batch.column(0).as_binary::<i32>().iter().flatten().try_for_each(|member| self.meet(member))?;
         }
         Ok(())
     }
 
     /// Compares the open rows with a member of the set.
-    fn meet(&mut self, member: &[u8]) {
+    fn meet(&mut self, member: &[u8]) -> Result<()> {
+        self.met += 1;
+        if self.met.is_multiple_of(MEMBERS_UNCHECKED) {
+            self.around.check_cancel().map_err(wrapped)?;
+        }
         let nulls = nulls_of(member);
         for (of_rows, rows) in &self.open {
             let compared = |at: usize| !of_rows[at] && !nulls[at];
-            let by_nulls = self.by_fields.entry(of_rows.clone()).or_default();
-            if !by_nulls.contains_key(&nulls) {
+            if !self.by_fields.get(of_rows).is_some_and(|by_nulls| by_nulls.contains_key(&nulls)) {
                 let mut by_fields = ByFields::new();
                 for at in rows {
                     by_fields.entry(some_fields(&self.rows[*at], compared)).or_default().push(*at);
                 }
-                by_nulls.insert(nulls.clone(), by_fields);
+                let bytes = bytes_of(&by_fields);
+                if self.reserved.try_grow(bytes).is_err() {
+                    self.by_fields.clear();
+                    _ = self.reserved.free();
+                    self.reserved.try_grow(bytes)?;
+                }
+                self.by_fields.entry(of_rows.clone()).or_default().insert(nulls.clone(), by_fields);
             }
-            let Some(by_fields) = by_nulls.get_mut(&nulls) else { continue };
+            let by_nulls = self.by_fields.get_mut(of_rows);
+            let Some(by_fields) = by_nulls.and_then(|by_nulls| by_nulls.get_mut(&nulls)) else { continue };
             let is_row_whole = !of_rows.contains(&true);
             let found =
                 if is_row_whole && !nulls.contains(&true) { Equality::Yes } else { Equality::Perhaps };
@@ -226,7 +262,14 @@ impl<'r> Lookup<'r> {
                 self.open_count -= usize::from(!is_final(before) && is_final(self.found[at]));
             }
         }
+        Ok(())
     }
+}
+
+/// Returns the memory of rows by some of their fields, in bytes.
+fn bytes_of(by_fields: &ByFields) -> usize {
+    let entry = size_of::<(Vec<u8>, Vec<usize>)>();
+    by_fields.iter().map(|(fields, rows)| fields.len() + entry + rows.len() * size_of::<usize>()).sum()
 }
 
 /// Returns bytes for a row. Equal rows have the same bytes, and so have equal integers of different types.

@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //! 1. The answer does not depend on the order in which rows come from a pipeline. So an aggregate whose result
-//!    can depend on the order, such as `array_agg` or a sum of floating-point numbers, is left as it is. So is
-//!    a node that uses the order of the key.
+//!    can depend on the order, such as `array_agg` or a sum of floating-point numbers, is left as it is, with
+//!    everything below it. So is a node that uses the order of the key.
 //! 2. No volatile expression runs on several threads.
 //! 3. A plan without an end before the last row has no pipelines. So no condition is evaluated for rows behind
 //!    a LIMIT that is already satisfied.
@@ -53,10 +53,13 @@ impl PhysicalOptimizerRule for Pipelines {
 impl Pipelines {
     /// Returns the plan with the pipelines of its parts on several threads.
     fn within(&self, plan: &Plan) -> Result<Plan> {
-        if let Some(aggregate) = plan.downcast_ref::<AggregateExec>()
-            && let Some(parted) = self.aggregated(plan, aggregate)?
-        {
-            return Ok(parted);
+        if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+            if parts_of_all(aggregate) == Parts::InOrder {
+                return Ok(plan.clone());
+            }
+            if let Some(parted) = self.aggregated(plan, aggregate)? {
+                return Ok(parted);
+            }
         }
         if let Some(sort) = plan.downcast_ref::<SortExec>() {
             let is_sorted = sort.input().properties().equivalence_properties();
@@ -81,8 +84,9 @@ impl Pipelines {
         }
     }
 
-    /// Returns an aggregate over a pipeline. If the groups are few, each thread aggregates its rows, and the
-    /// results are merged. Returns `None` if the aggregate must stay as it is.
+    /// Returns an aggregate over a pipeline. Without GROUP BY, each thread aggregates its rows, and the results
+    /// are merged. Returns `None` if the aggregate must stay as it is. The order of its rows is of no
+    /// consequence.
     fn aggregated(&self, plan: &Plan, aggregate: &AggregateExec) -> Result<Option<Plan>> {
         let below = aggregate.input().downcast_ref::<AggregateExec>();
         let (first, input) = match (aggregate.mode(), below) {
@@ -92,13 +96,12 @@ impl Pipelines {
             (AggregateMode::Single, _) => (aggregate, aggregate.input()),
             _ => return Ok(None),
         };
-        let parts = first.aggr_expr().iter().map(|e| parts_of(e.fun())).max().unwrap_or(Parts::Merged);
+        let parts = parts_of_all(first);
         let expressions = first.aggr_expr().iter().flat_map(|e| e.expressions());
         let groups = first.group_expr();
         let mut all = expressions.chain(groups.expr().iter().map(|(e, _)| e.clone()));
         let filters = first.filter_expr().iter().flatten();
-        let is_parted = parts != Parts::InOrder
-            && *first.input_order_mode() == InputOrderMode::Linear
+        let is_parted = *first.input_order_mode() == InputOrderMode::Linear
             && !groups.has_grouping_set()
             && !all.any(|e| is_volatile(&e))
             && !filters.into_iter().any(is_volatile);
@@ -145,6 +148,11 @@ impl Pipelines {
         let input = if is_plain { self.parted(input)? } else { None };
         input.map(|input| with_children(plan.clone(), vec![input])).transpose()
     }
+}
+
+/// Returns what all functions of an aggregate need.
+fn parts_of_all(aggregate: &AggregateExec) -> Parts {
+    aggregate.aggr_expr().iter().map(|e| parts_of(e.fun())).max().unwrap_or(Parts::Merged)
 }
 
 fn is_volatile(e: &Arc<dyn PhysicalExpr>) -> bool {

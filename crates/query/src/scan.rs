@@ -421,6 +421,7 @@ impl Iterator for Batches {
 impl Batches {
     /// Returns the columns of the next batch and the number of its rows. Returns `None` at the end.
     fn batch(&mut self) -> varve_sql::Result<Option<(Vec<datafusion::arrow::array::ArrayRef>, usize)>> {
+        self.stop.check()?;
         let mut builders: Vec<CellsBuilder> = self.scan.types.iter().map(|t| CellsBuilder::new(*t)).collect();
         let wanted = self.left.min(BATCH_ROWS);
         let mut rows = 0;
@@ -443,7 +444,6 @@ impl Batches {
             return Ok(true);
         }
         let Some(chunks) = &self.chunks else { return Ok(false) };
-        self.stop.check()?;
         self.ranges.clear();
         self.ranges.extend(chunks.take(&self.scan)?);
         self.at = 0;

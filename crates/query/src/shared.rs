@@ -39,6 +39,7 @@ use crate::cells::{Cells, data_type};
 use crate::children::leaf_node;
 use crate::columns::column_name;
 use crate::error::wrapped;
+use crate::stop::Stop;
 use crate::stored_rows::{ReadPlace, StoredRows};
 
 /// The rows of the previous iteration of a recursion, which the next iteration reads.
@@ -166,7 +167,10 @@ impl SharedTable {
         Ok(())
     }
 
+    /// Starts to compute the rows. The reader that needs the first row may be a thread of the query that ends
+    /// early, while other threads need the other rows. So the rows belong to the whole statement.
     async fn start(&self, context: &Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let context = &Stop::statement_context(context);
         let Some(Plans { first, then }) = self.plans.lock().await.clone() else {
             return Err(wrapped(varve_sql::SqlError::internal("a query of WITH that was not planned")));
         };

@@ -3,6 +3,8 @@
 //! Invariants
 //! 1. A thread that sees the signal ends with an error, so that what it has computed so far never passes for
 //!    the whole.
+//! 2. The signal also wakes a thread that waits for another one. DataFusion wakes nobody if the thread that
+//!    builds the hash table of a join panics.
 //!
 //! A client's cancel request sets another signal (`cancel.rs`), which all threads see.
 
@@ -11,14 +13,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use datafusion::execution::TaskContext;
+use tokio::sync::Notify;
 use varve_sql::general::SqlError;
 
 /// The signal, in the context of a thread's part of a plan.
 #[derive(Debug, Default)]
 pub struct Stop {
     is_set: AtomicBool,
-    /// The signal to the thread that has started this one.
-    outer: Option<Arc<Stop>>,
+    sleepers: Notify,
+    /// The thread that has started this one.
+    outer: Option<Starter>,
+}
+
+/// The thread that has started other threads.
+#[derive(Debug)]
+struct Starter {
+    stop: Option<Arc<Stop>>,
+    context: Arc<TaskContext>,
 }
 
 impl Stop {
@@ -29,9 +40,10 @@ impl Stop {
 
     /// Returns the context with a signal of its own, and this signal. The new context knows no functions by
     /// name, because only decoders of plans need them.
-    pub fn within(context: &TaskContext) -> (Arc<TaskContext>, Arc<Stop>) {
-        let outer = context.session_config().get_extension::<Stop>();
-        let stop = Arc::new(Stop { is_set: AtomicBool::new(false), outer });
+    pub fn within(context: &Arc<TaskContext>) -> (Arc<TaskContext>, Arc<Stop>) {
+        let stop = context.session_config().get_extension::<Stop>();
+        let outer = Some(Starter { stop, context: context.clone() });
+        let stop = Arc::new(Stop { outer, ..Stop::default() });
         let config = context.session_config().clone().with_extension(stop.clone());
         let none = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
         let (task, session) = (context.task_id(), context.session_id());
@@ -40,16 +52,46 @@ impl Stop {
         (Arc::new(within), stop)
     }
 
+    /// Returns the context of the whole statement. The signals to its threads do not end what runs in this
+    /// context.
+    pub fn statement_context(context: &Arc<TaskContext>) -> Arc<TaskContext> {
+        let mut context = context.clone();
+        while let Some(stop) = context.session_config().get_extension::<Stop>()
+            && let Some(outer) = &stop.outer
+        {
+            context = outer.context.clone();
+        }
+        context
+    }
+
     /// Gives the signal.
     pub fn set(&self) {
         self.is_set.store(true, Relaxed);
+        self.sleepers.notify_waiters();
+    }
+
+    /// Waits until the signal is given to this thread. Signals to threads that have started it do not end the
+    /// wait.
+    pub async fn given(&self) {
+        let mut told = std::pin::pin!(self.sleepers.notified());
+        // From here on, no signal is missed.
+        told.as_mut().enable();
+        if !self.is_set.load(Relaxed) {
+            told.await;
+        }
     }
 
     /// Fails if the signal was given to this thread, or to one that has started it.
     pub fn check(&self) -> varve_sql::Result<()> {
         if self.is_set.load(Relaxed) {
-            return Err(SqlError::internal("a part of a query whose rows nobody needs"));
+            return Err(Self::error());
         }
-        self.outer.as_ref().map_or(Ok(()), |outer| outer.check())
+        let outer = self.outer.as_ref().and_then(|outer| outer.stop.as_ref());
+        outer.map_or(Ok(()), |outer| outer.check())
+    }
+
+    /// The error with which a thread ends that nobody needs any more.
+    pub fn error() -> SqlError {
+        SqlError::internal("a part of a query whose rows nobody needs")
     }
 }

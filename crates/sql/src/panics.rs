@@ -4,7 +4,8 @@
 //! Invariants
 //! 1. If the program calls `report_panics`, a panic that is caught here is logged once, with the statement
 //!    and a backtrace. In other programs the panic hook stays unchanged.
-//! 2. A panic outside of statements, or on another thread, is handled by the previous panic hook.
+//! 2. A panic on a thread that works for a statement (`carried`) continues on the thread of the statement.
+//! 3. A panic outside of statements is handled by the previous panic hook.
 //!
 //! If a panic interrupts a mini-transaction, the pager stops itself, because its pages may be inconsistent
 //! (decision 0625). `session` ends the transaction.
@@ -63,6 +64,32 @@ pub fn caught<T>(about: &str, step: impl FnOnce() -> T) -> Result<T, SqlError> {
         }
         SqlError::internal(message)
     })
+}
+
+/// A panic of a thread that works for a statement.
+pub struct Carried {
+    panic: Box<dyn Any + Send>,
+    seen: Option<Seen>,
+}
+
+/// Runs a part of a statement on a thread that the statement has started.
+///
+/// # Errors
+/// A panic of the part. `Carried::resume` lets it continue on the thread of the statement.
+pub fn carried<T>(part: impl FnOnce() -> T) -> Result<T, Carried> {
+    let outer = CATCHES.replace(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(part));
+    CATCHES.set(outer);
+    done.map_err(|panic| Carried { panic, seen: SEEN.take() })
+}
+
+impl Carried {
+    /// Panics on this thread as the other thread did. The log gets the place and the backtrace of the other
+    /// thread.
+    pub fn resume(self) -> ! {
+        SEEN.set(self.seen);
+        panic::resume_unwind(self.panic)
+    }
 }
 
 /// Returns the message of a panic.

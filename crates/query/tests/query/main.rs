@@ -14,6 +14,7 @@ mod kept;
 mod leaves;
 mod plans;
 mod recursion;
+mod rows_in;
 #[path = "../../../sql/tests/sql/support/mod.rs"]
 mod shared;
 mod slt;

@@ -77,7 +77,10 @@ fn what_depends_on_the_order_of_rows_stays_on_one_thread() {
     fill(&mut session);
     for sql in [
         "select string_agg(t, ',') from n where b + 0 < 50",
+        "select string_agg(t, ',') from p join n on n.a = p.id",
+        "select a, array_agg(v) from (select a, v, count(*) from n join p on p.id = n.b group by a, v) x group by a",
         "select sum(f) from p where v + 0 > 2",
+        "select sum(f) from n join p on p.id = n.b where n.b + p.v > 5",
         "select * from n where a + b > 20 limit 5",
         "select count(random()) from n where a + b > 20",
         "select a, count(*) from n where b % 2 = 0 group by a, b order by a limit 3",
@@ -98,6 +101,48 @@ fn an_error_of_a_thread_ends_the_query() {
     for _ in 0..5 {
         assert_eq!(lines(&mut session, fails), ["! 22012 division by zero"]);
         assert_eq!(lines(&mut session, "select count(*) from n where b + 0 > 0"), ["5000", "= SELECT 1"]);
+    }
+}
+
+/// The first thread that needs the left side of a join builds its hash table, and the others wait for it.
+#[test]
+fn a_panic_of_a_thread_ends_the_query() {
+    if !varve_device::IN_HARNESS {
+        return;
+    }
+    // The left side of the join is read by several threads, or by one of those that read the right side.
+    for rows_min in [0, 2000] {
+        let mut session = session(&forced_with(&QueryOptions { threads_rows: rows_min, ..threaded() }));
+        fill(&mut session);
+        let sql = "select count(*) from p join n on n.b = p.id where n.b + 0 > 0";
+        let plan = lines(&mut session, &format!("explain {sql}"));
+        assert!(plan.iter().any(|line| line.contains("Gather")), "{plan:#?}");
+        for _ in 0..10 {
+            lines(&mut session, "set application_name = 'panic at operator'");
+            let failed = lines(&mut session, sql);
+            assert!(
+                failed[0].starts_with("! XX000 internal error: planted: panic at operator"),
+                "{failed:?}"
+            );
+            lines(&mut session, "reset application_name");
+            assert_eq!(lines(&mut session, sql), ["1000", "= SELECT 1"]);
+        }
+    }
+}
+
+/// The reader that needs the first row of `w` stops at once, and the others still need all of its rows.
+#[test]
+fn the_rows_of_with_outlive_the_reader_that_began_them() {
+    let databases = [QueryOptions::default(), threaded()].map(|options| forced_with(&options));
+    let mut sessions = databases.each_ref().map(session);
+    sessions.iter_mut().for_each(fill);
+    let sql = "with w as materialized (select a, count(*) as m from n where b % 7 <> 2 group by a)
+        select count(*), sum(c.a), sum(w.m)
+        from c join w on w.a = c.a join (select a from w limit 1) f on f.a >= 0 where c.id + 0 > 9";
+    for _ in 0..4 {
+        let [one, several] = sessions.each_mut().map(|session| lines(session, sql));
+        assert_eq!(one, several);
+        assert!(one.last().unwrap().starts_with("= SELECT"), "{one:?}");
     }
 }
 

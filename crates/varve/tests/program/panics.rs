@@ -18,9 +18,15 @@ struct Served {
 
 impl Served {
     fn start(directory: &Path) -> Served {
+        Served::start_with(directory, "")
+    }
+
+    /// Starts a server with these settings in its file.
+    fn start_with(directory: &Path, settings: &str) -> Served {
+        std::fs::write(directory.join("varve.toml"), settings).unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_varve"))
             .args(["serve", directory.join("db").to_str().unwrap(), "--listen", "127.0.0.1:0"])
-            .args(["--pool", "16MiB"])
+            .args(["--pool", "16MiB", "--config", directory.join("varve.toml").to_str().unwrap()])
             .stdout(Stdio::piped())
             .stderr(File::create(directory.join("log")).unwrap())
             .spawn()
@@ -101,6 +107,25 @@ fn a_panic_is_an_error_at_every_step_of_both_protocols() {
     assert!(log.contains("internal error: planted: panic at operator, at crates/"), "{log}");
     assert!(log.contains("statement: select a.v, count(*)"), "{log}");
     assert!(log.contains("varve_query::"), "no backtrace: {log}");
+}
+
+#[test]
+fn the_log_has_the_statement_and_the_place_of_a_panic_on_a_thread_of_a_query() {
+    if !varve_device::IN_HARNESS {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start_with(directory.path(), "[query]\nthreads = 2\nthreads_rows = 0\n");
+    let mut client = served.connect();
+    client.batch_execute(TABLE).unwrap();
+    arm(&mut client, "operator");
+    let expect = "internal error: planted: panic at operator";
+    assert_eq!(internal(client.simple_query("select count(*) from t where v + 0 > 0")), expect);
+    let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
+    assert!(log.contains("planted: panic at operator, at crates/"), "{log}");
+    assert!(log.contains("statement: select count(*) from t where"), "{log}");
+    assert_eq!(log.matches("internal error").count(), 1, "{log}");
+    assert!(!log.contains("panicked at"), "{log}");
 }
 
 #[test]
