@@ -3,7 +3,7 @@
 //! The input is the text of the file.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use varve::config::{
     CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, NvmSettings, PackedSettings,
@@ -157,11 +157,14 @@ fn written(settings: &Settings) -> String {
 }
 
 fn of_smart(smart: &SmartSettings) -> String {
-    let SmartSettings { address, key_file, profile, timeout_seconds, processor_factor } = smart;
+    let SmartSettings { address, key_file, tls_root_certificate, profile, timeout_seconds, processor_factor } =
+        smart;
     let address = address.as_ref().map(ToString::to_string);
-    let key_file = key_file.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let text_of = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let (key_file, root) = (key_file.as_ref().map(text_of), tls_root_certificate.as_ref().map(text_of));
     let mut out = format!("[smart]\ntimeout = {timeout_seconds}\nprocessor_factor = {processor_factor}\n");
-    for (key, text) in [("address", &address), ("key_file", &key_file), ("profile", profile)] {
+    let texts = [&address, &key_file, &root, profile];
+    for (key, text) in ["address", "key_file", "tls_root_certificate", "profile"].into_iter().zip(texts) {
         let _ = text.as_ref().map(|text| writeln!(out, "{key} = {}", quoted(text)));
     }
     out

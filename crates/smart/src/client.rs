@@ -4,12 +4,14 @@
 //! 1. The device has proved that it knows the key before the first request.
 //! 2. After an error of the connection the client is not used any more.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::error::{Result, SmartError};
 use crate::key::{NONCE_BYTES, Prover, SharedKey, nonce};
 use crate::protocol::{Answer, OpenRequest, Part, Request};
 use crate::serve::GREETING;
+use crate::tls::RootCertificates;
 use crate::wire::{self, Stream};
 
 pub use crate::wire::Address;
@@ -25,11 +27,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to a device. Each answer may take `patience`.
-    pub fn connect(address: &Address, key: &SharedKey, patience: Duration) -> Result<Client> {
-        let mut stream = Stream::connect(address, patience)?;
+    /// Connects to a device. Each answer may take `patience`. With root certificates the connection is
+    /// encrypted.
+    pub fn connect(
+        address: &Address,
+        key: &SharedKey,
+        roots: Option<&RootCertificates>,
+        patience: Duration,
+    ) -> Result<Client> {
+        let mut stream = Stream::connect(address, roots, patience)?;
         stream.set_patience(patience)?;
-        let greeting = wire::receive(&mut stream, GREETING.len() + NONCE_BYTES + 1024)?;
+        let greeting = wire::receive(&mut stream, GREETING.len() + NONCE_BYTES + 1024);
+        let greeting = greeting.map_err(|error| without_greeting(error, roots.is_some()))?;
         let Some(of_device) = greeting.strip_prefix(GREETING).filter(|nonce| nonce.len() == NONCE_BYTES)
         else {
             return match Answer::decode(&greeting) {
@@ -94,5 +103,17 @@ impl Client {
             Answer::Closed => Ok(()),
             _ => Err(SmartError::Malformed("another answer than to CLOSE".into())),
         }
+    }
+}
+
+/// Returns the error for a device that has ended the connection before its greeting.
+fn without_greeting(error: SmartError, is_encrypted: bool) -> SmartError {
+    match error {
+        SmartError::Connection(end) if end.kind() == ErrorKind::UnexpectedEof && !is_encrypted => {
+            let what = "the device ended the connection before its greeting; if it uses TLS, the host needs a \
+                        root certificate ([smart] tls_root_certificate)";
+            SmartError::Tls(what.into())
+        }
+        error => error,
     }
 }

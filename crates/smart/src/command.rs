@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::key::SharedKey;
 use crate::profile::DeviceProfile;
 use crate::serve::{Limits, Server, ServerOptions};
+use crate::tls::DeviceCertificate;
 
 /// How to serve a device.
 #[derive(Debug, Args)]
@@ -34,6 +35,12 @@ pub struct ServeCommand {
     /// The file with the key that hosts must know, 16 bytes or more
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
+    /// Encrypt connections over TCP by TLS, with this certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// The private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
     /// Be as slow as this device: smart-ssd, or a file with a profile
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
@@ -43,8 +50,14 @@ impl ServeCommand {
     /// Serves until SIGINT or SIGTERM comes.
     pub fn run(&self) -> Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let certificate = match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some(DeviceCertificate::of_files(certificate, key)?),
+            _ => None,
+        };
+        let encryption = if certificate.is_some() { ", with TLS" } else { "" };
         let options = ServerOptions {
             key: SharedKey::of_file(&self.key_file)?,
+            certificate,
             limits: Limits::default(),
             profile: self.profile.as_deref().map(DeviceProfile::find).transpose()?,
         };
@@ -55,7 +68,7 @@ impl ServeCommand {
             say(&format!("as slow as {}: {}", profile.name, profile.source));
         }
         say(&format!("serving {} of {}", self.files.join(", "), self.directory.display()));
-        say(&format!("listening on {}", server.address()));
+        say(&format!("listening on {}{encryption}", server.address()));
         // The iterator ends only when it is closed, and it is never closed.
         let _ = signals.forever().next();
         say("stopped");

@@ -1,6 +1,6 @@
 //! Errors of scans in a smart device. After each of them, the host scans the rest itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -45,6 +45,23 @@ pub enum SmartError {
         /// The reason.
         why: String,
     },
+    /// A certificate, or a private key, can't be used.
+    #[error("{}: {why}", file.display())]
+    Certificate {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// Only a connection over TCP can be encrypted.
+    #[error("{address} is a local socket, which TLS can't encrypt; give HOST:PORT, or no certificate")]
+    NoTcp {
+        /// The address.
+        address: String,
+    },
+    /// The two sides can't agree on TLS.
+    #[error("TLS failed: {0}")]
+    Tls(String),
     /// A profile of a device can't be used.
     #[error("the profile is refused: {0}")]
     Profile(String),

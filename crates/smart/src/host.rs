@@ -25,6 +25,7 @@ use crate::evaluate::Evaluator;
 use crate::key::SharedKey;
 use crate::program::{ColumnKind, Program};
 use crate::protocol::{ListedLeaf, OpenRequest, Part, decode_batch};
+use crate::tls::RootCertificates;
 
 /// The largest number of leaves that are sent together.
 const LEAVES_MAX: usize = 4096;
@@ -51,6 +52,7 @@ pub struct ScanCounts {
 pub struct SmartDevice {
     address: Address,
     key: SharedKey,
+    roots: Option<RootCertificates>,
     patience: Duration,
     counts: ScanCounts,
     last_failure: Mutex<Option<String>>,
@@ -59,7 +61,19 @@ pub struct SmartDevice {
 impl SmartDevice {
     /// Returns the device at this address. An answer may take `patience`.
     pub fn new(address: Address, key: SharedKey, patience: Duration) -> SmartDevice {
-        SmartDevice { address, key, patience, counts: ScanCounts::default(), last_failure: Mutex::default() }
+        let counts = ScanCounts::default();
+        SmartDevice { address, key, roots: None, patience, counts, last_failure: Mutex::default() }
+    }
+
+    /// Returns the device, whose certificate must be issued by one of these roots.
+    ///
+    /// # Errors
+    /// A device at a local socket, which TLS can't encrypt.
+    pub fn with_tls(self, roots: RootCertificates) -> Result<SmartDevice> {
+        match &self.address {
+            Address::Tcp(_) => Ok(SmartDevice { roots: Some(roots), ..self }),
+            Address::Unix(_) => Err(SmartError::NoTcp { address: self.address.to_string() }),
+        }
     }
 
     /// Returns the address of the device.
@@ -229,10 +243,10 @@ impl<D: Borrow<SmartDevice>> SmartScan<D> {
             program: self.program.clone(),
             leaves: numbers.iter().map(listed).collect(),
         };
-        let SmartDevice { address, key, patience, .. } = self.device.borrow();
+        let SmartDevice { address, key, roots, patience, .. } = self.device.borrow();
         let client = match &mut self.client {
             Some(client) => client,
-            None => self.client.insert(Client::connect(address, key, *patience)?),
+            None => self.client.insert(Client::connect(address, key, roots.as_ref(), *patience)?),
         };
         client.open(request)
     }

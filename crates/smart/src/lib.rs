@@ -30,6 +30,7 @@ mod program;
 mod protocol;
 mod serve;
 mod session;
+mod tls;
 mod wire;
 
 pub use client::{Address, Client};
@@ -45,3 +46,4 @@ pub use profile::{DeviceProfile, EmulatedTimes};
 pub use program::{Aggregate, ColumnKind, Comparison, Condition, Constant, DECIMAL_NAN, Output, Program};
 pub use protocol::{Answer, ListedLeaf, OpenRequest, Part, Request};
 pub use serve::{Limits, Server, ServerOptions};
+pub use tls::{DeviceCertificate, RootCertificates};

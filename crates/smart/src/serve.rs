@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. A connection has a thread. The sessions of a connection end with it. So an abandoned session is freed
 //!    when its connection ends, or was silent for too long.
-//! 2. The device answers no request before the host has proved that it knows the key.
+//! 2. The device answers no request before the host has proved that it knows the key. If the device has a
+//!    certificate, the connection is encrypted before that.
 //! 3. When the server is dropped, it accepts no more connections, and all connections end. A thread that
 //!    reads leaves at this moment finishes them first.
 //! 4. A request that fails ends its session, and is answered with the reason. The device serves other sessions.
@@ -22,7 +23,8 @@ use crate::key::{NONCE_BYTES, Prover, SharedKey, nonce};
 use crate::profile::{DeviceProfile, EmulatedTimes, Throttle, Work};
 use crate::protocol::{Answer, OpenRequest, Request};
 use crate::session::{DataFile, Memory, Session};
-use crate::wire::{self, Address, Listening, Stream, Until};
+use crate::tls::DeviceCertificate;
+use crate::wire::{self, Address, Ender, Listening, Stream};
 
 /// The first bytes that the device sends.
 pub(crate) const GREETING: &[u8; 8] = b"VARVESM1";
@@ -69,6 +71,8 @@ impl Default for Limits {
 pub struct ServerOptions {
     /// The key that hosts must know.
     pub key: SharedKey,
+    /// The device's certificate. Without one, connections are not encrypted.
+    pub certificate: Option<DeviceCertificate>,
     /// The limits of what hosts may use.
     pub limits: Limits,
     /// The device to imitate, if any.
@@ -78,13 +82,14 @@ pub struct ServerOptions {
 /// The state that all connections share.
 struct Shared {
     key: SharedKey,
+    certificate: Option<DeviceCertificate>,
     limits: Limits,
     throttle: Option<Throttle>,
     files: Vec<DataFile>,
     memory: Arc<Memory>,
     connections: AtomicUsize,
     /// The connections by their numbers, so that the server can end them.
-    streams: Mutex<HashMap<u64, Stream>>,
+    enders: Mutex<HashMap<u64, Ender>>,
     is_stopping: AtomicBool,
 }
 
@@ -103,6 +108,9 @@ impl Server {
         directory: &dyn Directory,
         names: &[String],
     ) -> Result<Server> {
+        if let (Some(_), Address::Unix(_)) = (&options.certificate, address) {
+            return Err(SmartError::NoTcp { address: address.to_string() });
+        }
         let open = |name: &String| -> Result<DataFile> {
             let file = directory.open(name, OpenHow::read_only(Space::Data))?;
             Ok(DataFile { name: name.clone(), identity: directory.identity(name)?, file })
@@ -117,12 +125,13 @@ impl Server {
         let memory = Memory { used: AtomicUsize::new(0), limit_bytes: limits.memory_bytes };
         let shared = Arc::new(Shared {
             key: options.key,
+            certificate: options.certificate,
             limits,
             throttle: options.profile.map(Throttle::new),
             files,
             memory: Arc::new(memory),
             connections: AtomicUsize::new(0),
-            streams: Mutex::default(),
+            enders: Mutex::default(),
             is_stopping: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
@@ -160,7 +169,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _a_panic_was_printed = thread.join();
         }
-        self.shared.streams.lock().values().for_each(Stream::shut_down);
+        self.shared.enders.lock().values().for_each(Ender::end);
     }
 }
 
@@ -184,13 +193,14 @@ fn begin(shared: &Arc<Shared>, mut stream: Stream, number: u64) {
     let counted = Counted(Arc::clone(shared), number);
     if before >= shared.limits.connections {
         let refusal = Answer::Failed(format!("there are {before} connections, which is the limit"));
+        // Without TLS: the host reads either this text, or that TLS failed.
         let _ = stream.set_patience(shared.limits.proof_time);
         let _the_host_may_be_gone = wire::send(&mut stream, &refusal.encode());
         return;
     }
     // Without this the connection would outlive the server.
-    let Ok(again) = stream.try_clone() else { return };
-    shared.streams.lock().insert(number, again);
+    let Ok(ender) = stream.ender() else { return };
+    shared.enders.lock().insert(number, ender);
     let serve = move || {
         // The host learns the reason from the answers. If the connection failed, nobody needs it.
         let _ = Connection { shared: &counted.0, stream, sessions: HashMap::new(), next: 1 }.serve();
@@ -203,7 +213,7 @@ struct Counted(Arc<Shared>, u64);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.streams.lock().remove(&self.1);
+        self.0.enders.lock().remove(&self.1);
         self.0.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -218,6 +228,11 @@ struct Connection<'s> {
 impl Connection<'_> {
     fn serve(mut self) -> Result<()> {
         let limits = &self.shared.limits;
+        self.stream.set_deadline(Some(Instant::now() + limits.proof_time))?;
+        if let Some(certificate) = &self.shared.certificate {
+            // A host without TLS could not read the reason of a failure.
+            self.stream.encrypt(certificate)?;
+        }
         if let Err(error) = self.prove() {
             self.stream.set_patience(limits.proof_time)?;
             return self.answer(&Answer::Failed(error.to_string()));
@@ -256,13 +271,12 @@ impl Connection<'_> {
     /// Lets the host prove that it knows the key, and proves the same to the host.
     fn prove(&mut self) -> Result<()> {
         let key = &self.shared.key;
-        let own = nonce()?;
-        let mut stream = Until(&mut self.stream, Instant::now() + self.shared.limits.proof_time);
-        wire::send(&mut stream, &[&GREETING[..], &own].concat())?;
-        let frame = wire::receive(&mut stream, 2 * NONCE_BYTES)?;
+        let (own, stream) = (nonce()?, &mut self.stream);
+        wire::send(stream, &[&GREETING[..], &own].concat())?;
+        let frame = wire::receive(stream, 2 * NONCE_BYTES)?;
         let (of_host, proof) = frame.split_at_checked(NONCE_BYTES).ok_or(SmartError::Key)?;
         key.check(Prover::Host, &own, of_host, proof)?;
-        wire::send(&mut stream, &key.proof(Prover::Device, &own, of_host))
+        wire::send(stream, &key.proof(Prover::Device, &own, of_host))
     }
 
     fn act(&mut self, request: Request) -> Result<(Answer, Work)> {

@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use rustls::{ClientConnection, ServerConnection};
+
 use crate::error::{Result, SmartError};
+use crate::tls::{DeviceCertificate, RootCertificates};
 
 /// The smallest number of bytes by which the memory of a frame grows.
 const PIECE_BYTES: usize = 64 << 10;
@@ -118,55 +121,136 @@ impl fmt::Display for Address {
     }
 }
 
-/// A connection.
-pub(crate) enum Stream {
+/// A connection, encrypted or not.
+pub(crate) struct Stream {
+    socket: Socket,
+    encryption: Option<Encryption>,
+}
+
+/// The state of TLS on one side of a connection.
+enum Encryption {
+    Host(Box<ClientConnection>),
+    Device(Box<ServerConnection>),
+}
+
+/// The bytes of a connection as they are sent.
+pub(crate) struct Socket {
+    kind: SocketKind,
+    /// The time at which all reads and writes must have ended.
+    deadline: Option<Instant>,
+}
+
+enum SocketKind {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
 impl Stream {
-    /// Connects to a device. Over TCP this takes at most `patience`, not counting the look-up of the name.
-    pub(crate) fn connect(address: &Address, patience: Duration) -> Result<Stream> {
-        Ok(match address {
-            Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+    /// Connects to a device. Over TCP this takes at most `patience`, not counting the look-up of the name. If
+    /// the host has root certificates, the connection is encrypted.
+    pub(crate) fn connect(
+        address: &Address,
+        roots: Option<&RootCertificates>,
+        patience: Duration,
+    ) -> Result<Stream> {
+        match address {
+            Address::Unix(path) => Ok(Stream::plain(SocketKind::Unix(UnixStream::connect(path)?))),
             Address::Tcp(text) => {
-                let stream = connect_tcp(text, patience)?;
-                stream.set_nodelay(true)?;
-                Stream::Tcp(stream)
-            }
-        })
-    }
-
-    /// Returns a second handle of the same connection.
-    pub(crate) fn try_clone(&self) -> io::Result<Stream> {
-        Ok(match self {
-            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
-            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
-        })
-    }
-
-    /// Ends the connection. Reads and writes that wait fail at once.
-    pub(crate) fn shut_down(&self) {
-        // It is no error if the connection has ended already.
-        let _ = match self {
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
-        };
-    }
-
-    /// Sets the longest time that a read or a write waits.
-    pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        match self {
-            Stream::Unix(stream) => {
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
-            }
-            Stream::Tcp(stream) => {
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
+                let socket = connect_tcp(text, patience)?;
+                socket.set_nodelay(true)?;
+                let mut stream = Stream::plain(SocketKind::Tcp(socket));
+                if let Some(roots) = roots {
+                    stream.set_deadline(Some(Instant::now() + patience))?;
+                    let mut connection = roots.connection(text)?;
+                    shake_hands(
+                        |socket| connection.complete_io(socket).map(|_| connection.is_handshaking()),
+                        &mut stream.socket,
+                    )?;
+                    stream.encryption = Some(Encryption::Host(Box::new(connection)));
+                }
+                Ok(stream)
             }
         }
+    }
+
+    fn plain(kind: SocketKind) -> Stream {
+        Stream { socket: Socket { kind, deadline: None }, encryption: None }
+    }
+
+    /// Encrypts a connection over TCP, on the side of the device.
+    pub(crate) fn encrypt(&mut self, certificate: &DeviceCertificate) -> Result<()> {
+        let mut connection = certificate.connection()?;
+        shake_hands(
+            |socket| connection.complete_io(socket).map(|_| connection.is_handshaking()),
+            &mut self.socket,
+        )?;
+        self.encryption = Some(Encryption::Device(Box::new(connection)));
         Ok(())
+    }
+
+    /// Returns a handle that can end the connection.
+    pub(crate) fn ender(&self) -> io::Result<Ender> {
+        Ok(Ender(match &self.socket.kind {
+            SocketKind::Unix(socket) => SocketKind::Unix(socket.try_clone()?),
+            SocketKind::Tcp(socket) => SocketKind::Tcp(socket.try_clone()?),
+        }))
+    }
+
+    /// Sets the longest time that a read or a write waits, and ends a deadline.
+    pub(crate) fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
+        self.socket.deadline = None;
+        self.socket.set_patience(patience)
+    }
+
+    /// Sets the time at which all reads and writes must have ended.
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.socket.deadline = deadline;
+        Ok(())
+    }
+}
+
+/// Runs steps of the beginning of TLS until the last one.
+fn shake_hands(mut step: impl FnMut(&mut Socket) -> io::Result<bool>, socket: &mut Socket) -> Result<()> {
+    let failed = |error: io::Error| match error.kind() {
+        // rustls has found something wrong in what the other side has sent.
+        io::ErrorKind::InvalidData => SmartError::Tls(error.to_string()),
+        _ => SmartError::Connection(error),
+    };
+    while step(socket).map_err(failed)? {}
+    Ok(())
+}
+
+/// Ends a connection that another thread uses.
+pub(crate) struct Ender(SocketKind);
+
+impl Ender {
+    /// Ends the connection. Reads and writes that wait fail at once.
+    pub(crate) fn end(&self) {
+        // It is no error if the connection has ended already.
+        let _ = match &self.0 {
+            SocketKind::Unix(socket) => socket.shutdown(Shutdown::Both),
+            SocketKind::Tcp(socket) => socket.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+impl Socket {
+    fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        match &self.kind {
+            SocketKind::Unix(socket) => {
+                socket.set_read_timeout(Some(patience))?;
+                socket.set_write_timeout(Some(patience))
+            }
+            SocketKind::Tcp(socket) => {
+                socket.set_read_timeout(Some(patience))?;
+                socket.set_write_timeout(Some(patience))
+            }
+        }
+    }
+
+    /// Lets the next read or write wait until the deadline, if there is one.
+    fn begin(&self) -> io::Result<()> {
+        self.deadline.map_or(Ok(()), |deadline| self.set_patience(left(deadline)?))
     }
 }
 
@@ -192,53 +276,57 @@ fn left(until: Instant) -> io::Result<Duration> {
     }
 }
 
-/// A connection whose reads and writes together must end by a time.
-pub(crate) struct Until<'s>(pub(crate) &'s mut Stream, pub(crate) Instant);
-
-impl Until<'_> {
-    fn ready(&mut self) -> io::Result<&mut Stream> {
-        self.0.set_patience(left(self.1)?)?;
-        Ok(self.0)
-    }
-}
-
-impl Read for Until<'_> {
+impl Read for Socket {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.ready()?.read(buf)
+        self.begin()?;
+        match &mut self.kind {
+            SocketKind::Unix(socket) => socket.read(buf),
+            SocketKind::Tcp(socket) => socket.read(buf),
+        }
     }
 }
 
-impl Write for Until<'_> {
+impl Write for Socket {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.ready()?.write(buf)
+        self.begin()?;
+        match &mut self.kind {
+            SocketKind::Unix(socket) => socket.write(buf),
+            SocketKind::Tcp(socket) => socket.write(buf),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        match &mut self.kind {
+            SocketKind::Unix(socket) => socket.flush(),
+            SocketKind::Tcp(socket) => socket.flush(),
+        }
     }
 }
 
 impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => stream.read(buf),
-            Stream::Tcp(stream) => stream.read(buf),
+        match &mut self.encryption {
+            None => self.socket.read(buf),
+            Some(Encryption::Host(tls)) => rustls::Stream::new(&mut **tls, &mut self.socket).read(buf),
+            Some(Encryption::Device(tls)) => rustls::Stream::new(&mut **tls, &mut self.socket).read(buf),
         }
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => stream.write(buf),
-            Stream::Tcp(stream) => stream.write(buf),
+        match &mut self.encryption {
+            None => self.socket.write(buf),
+            Some(Encryption::Host(tls)) => rustls::Stream::new(&mut **tls, &mut self.socket).write(buf),
+            Some(Encryption::Device(tls)) => rustls::Stream::new(&mut **tls, &mut self.socket).write(buf),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Stream::Unix(stream) => stream.flush(),
-            Stream::Tcp(stream) => stream.flush(),
+        match &mut self.encryption {
+            None => self.socket.flush(),
+            Some(Encryption::Host(tls)) => rustls::Stream::new(&mut **tls, &mut self.socket).flush(),
+            Some(Encryption::Device(tls)) => rustls::Stream::new(&mut **tls, &mut self.socket).flush(),
         }
     }
 }
@@ -331,13 +419,13 @@ impl Listening {
             Listening::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
-                Stream::Unix(stream)
+                Stream::plain(SocketKind::Unix(stream))
             }
             Listening::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
                 stream.set_nodelay(true)?;
-                Stream::Tcp(stream)
+                Stream::plain(SocketKind::Tcp(stream))
             }
         })
     }

@@ -37,7 +37,7 @@ pub fn key() -> SharedKey {
 }
 
 pub fn serve(directory: &dyn Directory, address: &Address, limits: Limits) -> Server {
-    let options = ServerOptions { key: key(), limits, profile: None };
+    let options = ServerOptions { key: key(), certificate: None, limits, profile: None };
     Server::start(address, options, directory, &["data.varve".into()]).unwrap()
 }
 

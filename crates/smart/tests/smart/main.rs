@@ -6,4 +6,5 @@ mod process;
 mod programs;
 mod sessions;
 mod snapshots;
+mod tls;
 mod updates;

@@ -17,7 +17,7 @@ use crate::bed::{Bed, RC, by_host, key, pairs, program};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn connect(bed: &Bed) -> Client {
-    Client::connect(bed.device.address(), &key(), PATIENCE).unwrap()
+    Client::connect(bed.device.address(), &key(), None, PATIENCE).unwrap()
 }
 
 fn request(leaves: usize) -> OpenRequest {
@@ -182,7 +182,7 @@ fn a_length_that_is_too_large_ends_the_connection() {
 fn hosts_without_the_key_are_refused() {
     let (bed, def) = filled();
     let other = SharedKey::of(b"another key, which is long enough").unwrap();
-    let refused = Client::connect(bed.device.address(), &other, PATIENCE).err().unwrap();
+    let refused = Client::connect(bed.device.address(), &other, None, PATIENCE).err().unwrap();
     assert!(refused.to_string().contains("shared key"), "{refused}");
     // The scan is done by the host.
     let device = SmartDevice::new(bed.device.address().clone(), other, PATIENCE);
@@ -315,7 +315,7 @@ fn a_device_is_reached_over_tcp() {
     let how = varve_device::OpenHow::or_create(varve_device::Space::Data);
     varve_device::Directory::open(&*directory, "data.varve", how).unwrap().set_len(1 << 20).unwrap();
     let server = crate::bed::serve(&*directory, &"127.0.0.1:0".parse().unwrap(), Limits::default());
-    let mut client = Client::connect(server.address(), &key(), PATIENCE).unwrap();
+    let mut client = Client::connect(server.address(), &key(), None, PATIENCE).unwrap();
     let session = client.open(request(3)).unwrap();
     let part = client.get(session).unwrap();
     assert_eq!((part.is_end, part.deferred), (true, vec![0, 1, 2]));
@@ -329,7 +329,8 @@ fn a_device_replaces_no_file_and_no_socket_in_use() {
     let how = varve_device::OpenHow::or_create(varve_device::Space::Data);
     varve_device::Directory::open(&*directory, "data.varve", how).unwrap().set_len(1 << 20).unwrap();
     let start = |path: &std::path::Path| {
-        let options = ServerOptions { key: key(), limits: Limits::default(), profile: None };
+        let options =
+            ServerOptions { key: key(), certificate: None, limits: Limits::default(), profile: None };
         Server::start(&Address::Unix(path.into()), options, &*directory, &["data.varve".into()])
     };
     let fails = |path: &std::path::Path, why: &str| {
@@ -350,7 +351,7 @@ fn a_device_replaces_no_file_and_no_socket_in_use() {
     fails(&path, "another process");
     drop(left);
     let server = start(&path).unwrap();
-    Client::connect(server.address(), &key(), PATIENCE).unwrap();
+    Client::connect(server.address(), &key(), None, PATIENCE).unwrap();
     // Another file with this name stays when the server stops.
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "mine, too").unwrap();

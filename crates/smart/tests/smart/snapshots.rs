@@ -136,7 +136,7 @@ fn leaves_that_changed_since_the_list_was_made_are_deferred() {
         leaves: (0..leaves.pages().len()).map(listed).collect(),
     };
     let count = request.leaves.len();
-    let mut client = Client::connect(bed.device.address(), &key(), Duration::from_secs(20)).unwrap();
+    let mut client = Client::connect(bed.device.address(), &key(), None, Duration::from_secs(20)).unwrap();
     // A wrong hash of the fences defers every leaf.
     let mut strange = request.clone();
     strange.leaves.iter_mut().for_each(|leaf| leaf.fences ^= 1);
@@ -196,7 +196,8 @@ fn leaves_above_the_bound_are_deferred_and_deleted_rows_are_not_returned() {
             program: program(&def, None, Output::Columns(vec![0, 1])),
             leaves: (0..leaves.pages().len()).map(listed).collect(),
         };
-        let mut client = Client::connect(bed.device.address(), &key(), Duration::from_secs(20)).unwrap();
+        let mut client =
+            Client::connect(bed.device.address(), &key(), None, Duration::from_secs(20)).unwrap();
         let session = client.open(request.clone()).unwrap();
         let part = client.get(session).unwrap();
         assert!(part.is_end && part.deferred.is_empty(), "{:?}", part.deferred);
@@ -320,7 +321,8 @@ fn a_list_begins_where_the_list_before_ended_though_leaves_were_merged() {
                 program: program(&def, None, Output::Columns(vec![0])),
                 leaves: vec![ListedLeaf { page: leaves.pages()[0], fences: leaves.fences(0) }],
             };
-            let mut client = Client::connect(bed.device.address(), &key(), Duration::from_secs(20)).unwrap();
+            let mut client =
+                Client::connect(bed.device.address(), &key(), None, Duration::from_secs(20)).unwrap();
             let session = client.open(request).unwrap();
             assert_eq!(client.get(session).unwrap().deferred, [0]);
         }

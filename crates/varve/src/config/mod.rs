@@ -354,6 +354,8 @@ impl Settings {
             smart.address = Some(address.map_err(|why| section.error("address", at, &format!(": {why}")))?);
         }
         smart.key_file = section.text("key_file")?.map(|path| home.join(path)).or(smart.key_file.take());
+        let root = section.text("tls_root_certificate")?.map(|path| home.join(path));
+        smart.tls_root_certificate = root.or(smart.tls_root_certificate.take());
         if let Some(name) = section.text("profile")? {
             let is_known = DeviceProfile::named(&name).is_some();
             let file = || home.join(&name).to_string_lossy().into_owned();

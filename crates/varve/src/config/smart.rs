@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use varve_pager::{Form, Setting, Unit};
 use varve_query::SmartOptions;
-use varve_smart::{Address, DeviceProfile, SharedKey, SmartDevice, SmartError};
+use varve_smart::{Address, DeviceProfile, RootCertificates, SharedKey, SmartDevice, SmartError};
 
 /// The most seconds that an answer may take.
 const TIMEOUT_MAX: usize = 3600;
@@ -25,6 +25,8 @@ pub struct SmartSettings {
     pub address: Option<Address>,
     /// The file with the key that the device knows, too.
     pub key_file: Option<PathBuf>,
+    /// The file with the root certificate of the device; `None` means that the connection is not encrypted.
+    pub tls_root_certificate: Option<PathBuf>,
     /// The name of a profile, or of a file with a profile.
     pub profile: Option<String>,
     /// The seconds that an answer may take.
@@ -35,8 +37,14 @@ pub struct SmartSettings {
 
 impl SmartSettings {
     /// No device.
-    pub const DEFAULT: Self =
-        Self { address: None, key_file: None, profile: None, timeout_seconds: 10, processor_factor: 4 };
+    pub const DEFAULT: Self = Self {
+        address: None,
+        key_file: None,
+        tls_root_certificate: None,
+        profile: None,
+        timeout_seconds: 10,
+        processor_factor: 4,
+    };
 
     /// The settings of the section that SQL can show and change.
     pub(super) const TABLE: &'static [Setting<SmartSettings>] = &[
@@ -64,12 +72,15 @@ impl SmartSettings {
         },
     ];
 
-    /// Returns the device for general queries. To do this, it reads the files with the device's key and
-    /// profile.
+    /// Returns the device for general queries. To do this, it reads the files with the device's key, root
+    /// certificate and profile.
     pub fn options(&self) -> Result<Option<Arc<SmartOptions>>, SmartError> {
         let (Some(address), Some(key_file)) = (&self.address, &self.key_file) else { return Ok(None) };
         let patience = Duration::from_secs(self.timeout_seconds as u64);
-        let device = SmartDevice::new(address.clone(), SharedKey::of_file(key_file)?, patience);
+        let mut device = SmartDevice::new(address.clone(), SharedKey::of_file(key_file)?, patience);
+        if let Some(file) = &self.tls_root_certificate {
+            device = device.with_tls(RootCertificates::of_file(file)?)?;
+        }
         Ok(Some(Arc::new(SmartOptions {
             device: Arc::new(device),
             profile: DeviceProfile::find(self.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?,

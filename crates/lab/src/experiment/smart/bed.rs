@@ -282,7 +282,12 @@ impl SmartBed {
         let key = || SharedKey::of(KEY).map_err(refused);
         let profile = device_profile(dilation)?;
         let address = Address::Unix(self.folder.place().region.join("device"));
-        let served = ServerOptions { key: key()?, limits: Limits::default(), profile: Some(profile.clone()) };
+        let served = ServerOptions {
+            key: key()?,
+            certificate: None,
+            limits: Limits::default(),
+            profile: Some(profile.clone()),
+        };
         let server =
             Server::start(&address, served, &*self.files, &[DATA_FILE.to_owned()]).map_err(refused)?;
         let device = Arc::new(SmartDevice::new(address, key()?, PATIENCE));
