@@ -38,10 +38,13 @@ pub struct CheckReport {
     pub damages: Vec<String>,
 }
 
-/// Checks everything. No other thread may use the database meanwhile.
+/// Checks everything, after the transactions that a crash has left unfinished are rolled back. No other
+/// transaction may use the database meanwhile.
 pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
-    recovery::undo_losers(core)?;
+    recovery::finish_losers(core)?;
     purge::purge(core)?;
+    // The background thread purges nothing during the check.
+    let _purge_waits = core.purge.running.lock();
     let pages = core.pager.check()?;
     let mut report = CheckReport { pages: pages.pages, rows: 0, damages: pages.damages };
     let catalog = core.catalog.current();

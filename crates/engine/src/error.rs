@@ -356,7 +356,12 @@ impl Error {
             Self::Store(error) if store_state(error) == "XX001" => {
                 Some("`varve check` names the damaged tables. Restore a backup of all files.")
             }
-            Self::NoRegion { .. } => Some("Set `tables` in section [nvm] of varve.toml, and start again."),
+            Self::Store(error) if store_state(error) == "53100" => Some(
+                "Delete rows, drop tables, or move tables to another engine. The size is `tables` in section [nvm] of varve.toml; it cannot change while tables are in it.",
+            ),
+            Self::NoRegion { .. } => {
+                Some("Set `device` and `tables` in section [nvm] of varve.toml, and start again.")
+            }
             Self::MixedStores { .. } => Some(
                 "Tables in persistent memory are committed by their own engine: one transaction changes tables of one partition, or tables in pages.",
             ),

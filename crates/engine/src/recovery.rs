@@ -46,6 +46,8 @@ use crate::waits::Waits;
 const DIRECTORY: usize = 0;
 /// The period after which a failed rollback is tried again.
 const RETRY_PERIOD: Duration = Duration::from_millis(200);
+/// The pause between two looks whether another thread has undone the losers.
+const LOSER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Opens the engine on a recovered pager.
 pub(crate) fn open(
@@ -217,6 +219,20 @@ pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
         outcome = outcome.and(undone);
     }
     outcome.map(|()| count)
+}
+
+/// Undoes all losers, or waits until another thread has undone them.
+///
+/// # Errors
+/// A rollback that fails. Its loser stays.
+pub(crate) fn finish_losers(core: &Arc<Core>) -> Result<()> {
+    loop {
+        undo_losers(core)?;
+        if core.registry.any_loser().is_none() {
+            return Ok(());
+        }
+        std::thread::sleep(LOSER_PAUSE);
+    }
 }
 
 /// Waits until the present losers are undone, because DDL reads rows without checking their locks.

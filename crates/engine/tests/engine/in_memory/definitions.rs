@@ -185,5 +185,8 @@ fn without_a_region_the_engines_say_how_to_get_one() {
         (error.sqlstate(), &*error.to_string()),
         ("55000", "table engine nvm_inplace has no persistent memory")
     );
-    assert_eq!(error.hint(), Some("Set `tables` in section [nvm] of varve.toml, and start again."));
+    assert_eq!(
+        error.hint(),
+        Some("Set `device` and `tables` in section [nvm] of varve.toml, and start again.")
+    );
 }
