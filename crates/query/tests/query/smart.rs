@@ -175,7 +175,7 @@ fn smart_options(address: &Address, profile: DeviceProfile) -> Arc<SmartOptions>
 
 fn serve(directory: &MemoryDirectory, address: &Address, profile: Option<DeviceProfile>) -> Server {
     let key = SharedKey::of(KEY).unwrap();
-    let options = ServerOptions { key, limits: Limits::default(), profile };
+    let options = ServerOptions { key, certificate: None, limits: Limits::default(), profile };
     Server::start(address, options, directory, &["data.varve".into()]).unwrap()
 }
 
@@ -283,6 +283,32 @@ fn compare(sql: &str, expected: &[String], found: Vec<String>) -> Vec<String> {
 
 fn shown(session: &mut Session, sql: &str) -> String {
     lines(session, sql).join("\n")
+}
+
+/// The key gives the order of rows on the host, and the device gives none.
+#[test]
+fn rows_come_in_the_order_of_the_query() {
+    let (_bed, mut session) = Bed::filled(3000);
+    for sql in [
+        "select id from TABLE order by 1 desc",
+        "select id from TABLE order by id",
+        "select id, a from TABLE where a > 7 order by id desc",
+        "select id from TABLE where a > 7 order by id limit 5",
+        "select id from TABLE where s < 0 order by id desc offset 3",
+        "select x.id from (select id from TABLE order by id desc) x",
+        "select a, id from TABLE where s < 0 order by a desc, id",
+        "select string_agg(id::text, ',') from (select id from TABLE where s < 0 order by id desc) x",
+    ] {
+        for table in ["r", "p"] {
+            let sql = sql.replace("TABLE", table);
+            let [expected, on, auto] = ["off", "on", "auto"].map(|mode| {
+                run(&mut session, &format!("set smart_scan = {mode}"));
+                lines(&mut session, &sql)
+            });
+            assert_eq!(on, expected, "{sql}");
+            assert_eq!(auto, expected, "{sql}");
+        }
+    }
 }
 
 #[test]

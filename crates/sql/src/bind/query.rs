@@ -387,7 +387,8 @@ fn place_filter(select: &mut Select) {
     if choice.ordered {
         select.order = Box::default();
     }
-    let mut target = TableAccess { access: choice.access, reverse, ..target };
+    let in_order = choice.ordered;
+    let mut target = TableAccess { access: choice.access, reverse, in_order, ..target };
     if select.lock.is_none() {
         target.note_reads(&columns_read(select));
     }

@@ -51,6 +51,7 @@ fn step(parts: &JoinParts, chosen: Chosen) -> (usize, Step) {
         table: part.table.clone(),
         access: chosen.choice.access,
         reverse: chosen.ordered.unwrap_or(false),
+        in_order: chosen.ordered.is_some(),
         reads: None,
     };
     let filter = joined(kept.map(|(c, _)| c).collect());

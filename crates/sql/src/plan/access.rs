@@ -49,6 +49,8 @@ pub struct TableAccess {
     pub access: Access,
     /// Whether the index is read from its end.
     pub reverse: bool,
+    /// Whether ORDER BY was dropped, because the rows come in this order.
+    pub in_order: bool,
     /// The columns that are read, if the index contains all of them. Then the rows themselves are not read.
     pub reads: Option<Box<[usize]>>,
 }
@@ -56,7 +58,7 @@ pub struct TableAccess {
 impl TableAccess {
     /// Access to all rows of a table.
     pub fn whole(table: Arc<TableDef>) -> TableAccess {
-        TableAccess { table, access: Access::Full, reverse: false, reads: None }
+        TableAccess { table, access: Access::Full, reverse: false, in_order: false, reads: None }
     }
 
     /// Sets the columns that are read. If the index contains all of them, the rows themselves are not read.

@@ -95,9 +95,10 @@ impl Session {
     /// Returns whether the runner of general queries gets a query that the executor could run, too, because
     /// the runner is faster. This holds for aggregates over a whole large table. With a smart device it can
     /// also hold for a query without aggregates. If `smart_scan` forces the device, the runner gets even a
-    /// query over a small table.
+    /// query over a small table. The runner does not know an order that the access path gives.
     pub(super) fn is_for_runner(&mut self, select: &Select) -> bool {
-        let Source::Table(TableAccess { table, access: Access::Full, .. }) = &select.source else {
+        let Source::Table(TableAccess { table, access: Access::Full, in_order: false, .. }) = &select.source
+        else {
             return false;
         };
         let Some(general) = &self.shared.general else { return false };
