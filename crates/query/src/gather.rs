@@ -39,6 +39,8 @@ use crate::stop::Stop;
 
 /// The most batches of a thread that wait for the reader.
 const AHEAD: usize = 2;
+/// The message of a thread that waited for the hash table of a thread that has panicked (`futures::Shared`).
+const OF_ANOTHER_THREAD: &str = "inner future panicked during poll";
 /// The size of a thread's stack. DataFusion walks plans by recursion. Only the used part occupies memory.
 const STACK_BYTES: usize = 64 << 20;
 
@@ -325,13 +327,33 @@ impl Stream for Gathered {
                     self.working = 0;
                     return Poll::Ready(Some(Err(e)));
                 }
-                Ok(Message::Panicked(panic)) => panic.resume(),
+                Ok(Message::Panicked(panic)) => self.cause(panic).resume(),
                 Err(_) => {
                     let e = SqlError::internal("a thread of a query has ended without its rows");
                     return Poll::Ready(Some(Err(wrapped(e))));
                 }
             }
         }
+    }
+}
+
+impl Gathered {
+    /// Returns the panic that is the cause of this one. A thread that builds a hash table may panic. Then the
+    /// others panic, too, and one of them may tell it first.
+    fn cause(&mut self, mut panic: Carried) -> Carried {
+        self.stop.set();
+        self.working -= 1;
+        while panic.message() == OF_ANOTHER_THREAD
+            && self.working > 0
+            && let Some(rows) = &self.rows
+            && let Ok(message) = rows.recv()
+        {
+            self.working -= usize::from(!matches!(message, Message::Rows(..)));
+            if let Message::Panicked(other) = message {
+                panic = other;
+            }
+        }
+        panic
     }
 }
 

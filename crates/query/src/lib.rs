@@ -63,6 +63,7 @@ mod spill_join;
 mod steps;
 mod stop;
 mod stored_rows;
+mod subquery;
 mod table;
 mod temporary;
 mod translate;

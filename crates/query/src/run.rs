@@ -53,6 +53,7 @@ use crate::smart_rule::SmartScans;
 use crate::smart_scan::SmartOptions;
 use crate::spill::{self, Spills};
 use crate::steps;
+use crate::subquery::SubqueryPlanner;
 use crate::temporary::{EmulatedDrive, JoinResources, TemporaryDirectory};
 use crate::translate;
 
@@ -234,6 +235,7 @@ impl QueryPlanner for Planner {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
             Arc::new(ApplyPlanner),
             Arc::new(ExpandPlanner),
+            Arc::new(SubqueryPlanner),
         ]);
         let plan = join_order::ordered(plan.clone())?;
         planner.create_physical_plan(&plan, session).await

@@ -52,6 +52,7 @@ use crate::fold::Fold;
 use crate::kept::{Assumed, Snapshot};
 use crate::rows::{Rows, RowsTable};
 use crate::shared::{SharedQueries, WorkRows};
+use crate::subquery::Subquery;
 use crate::table::SnapshotTable;
 
 /// A column of an input and its type.
@@ -224,6 +225,23 @@ impl Translator<'_> {
         shown(part, select.visible)
     }
 
+    /// Translates a subquery in FROM, or a side of UNION ALL. It keeps its order, and its volatile outputs are
+    /// computed even if nobody reads them.
+    fn subquery(&mut self, select: &Select) -> Result<Part> {
+        let Part { plan, columns } = self.select(select)?;
+        let mut plan = plan.build()?;
+        if !select.order.is_empty() {
+            plan = Subquery::in_order(plan)?;
+        }
+        let volatile = select.outputs[..select.visible].iter().zip(&columns);
+        let volatile: Vec<String> =
+            volatile.filter(|(o, _)| is_volatile(&o.expr)).map(|(_, (c, _))| c.name.clone()).collect();
+        if !volatile.is_empty() {
+            plan = Subquery::computing(volatile, plan);
+        }
+        Ok(Part { plan: LogicalPlanBuilder::from(plan), columns })
+    }
+
     fn source(&mut self, source: &Source) -> Result<Part> {
         match source {
             Source::Nothing => Ok(Part { plan: LogicalPlanBuilder::empty(true), columns: Vec::new() }),
@@ -231,7 +249,7 @@ impl Translator<'_> {
             Source::Target(table) => self.table(table, true),
             Source::Loops(_) => Err(wrapped(SqlError::internal("nested loops are the executor's"))),
             Source::Join(join) => self.join(join),
-            Source::Query(select) => self.select(select),
+            Source::Query(select) => self.subquery(select),
             Source::Expand(expand) => self.expanded(expand),
             Source::Shared(shared) => self.shared_rows(shared),
             Source::Work(id, types) => self.work_rows(*id, types),

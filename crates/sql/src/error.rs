@@ -185,7 +185,7 @@ impl SqlError {
     /// Returns the error 0A000 for `construct`, which Varve does not run.
     pub fn unsupported(construct: impl fmt::Display) -> Self {
         SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{construct} is not supported"))
-            .with_hint("Varve lacks this feature of PostgreSQL. Its README lists all such features.")
+            .with_hint("Varve lacks this feature of PostgreSQL. Its README lists what else is missing.")
     }
 
     /// Returns the error XX000, for a state that should be impossible.

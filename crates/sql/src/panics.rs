@@ -84,6 +84,11 @@ pub fn carried<T>(part: impl FnOnce() -> T) -> Result<T, Carried> {
 }
 
 impl Carried {
+    /// Returns the message of the panic.
+    pub fn message(&self) -> String {
+        message_of(self.panic.as_ref())
+    }
+
     /// Panics on this thread as the other thread did. The log gets the place and the backtrace of the other
     /// thread.
     pub fn resume(self) -> ! {

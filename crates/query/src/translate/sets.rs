@@ -58,7 +58,7 @@ impl Translator<'_> {
 
     /// Translates one side, or several sides that are rows of expressions. Several sides become one source.
     fn rows_of_sides(&mut self, run: &[Select]) -> Result<Part> {
-        let [first, _, ..] = run else { return self.select(&run[0]) };
+        let [first, _, ..] = run else { return self.subquery(&run[0]) };
         let types = first.outputs.iter().map(|o| o.t.ty).collect();
         let row = |side: &Select| side.outputs.iter().map(|o| self.own(&o.expr)).collect();
         let rows = run.iter().map(row).collect();

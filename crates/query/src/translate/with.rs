@@ -17,8 +17,10 @@ impl Translator<'_> {
     pub(super) fn shared_rows(&mut self, shared: &Arc<Shared>) -> Result<Part> {
         let uses = self.shared.borrow().uses.get(&Arc::as_ptr(shared)).copied().unwrap_or(1);
         let one = match (&shared.body, shared.materialized) {
-            (SharedBody::Query(select), Some(false)) if !shared.varies => return self.select(select),
-            (SharedBody::Query(select), None) if uses == 1 && !shared.varies => return self.select(select),
+            (SharedBody::Query(select), Some(false)) if !shared.varies => return self.subquery(select),
+            (SharedBody::Query(select), None) if uses == 1 && !shared.varies => {
+                return self.subquery(select);
+            }
             _ => self.shared_table(shared, uses > 1)?,
         };
         self.scanned(Arc::new(Reading(one)), shared.types.to_vec())

@@ -234,6 +234,48 @@ fn product(left: &[Set], right: &[Set]) -> Result<Vec<Set>> {
     Ok(left.iter().flat_map(|l| right.iter().map(|r| [l.as_slice(), r].concat())).collect())
 }
 
+/// Returns the item of the select list at this position, which counts from 0. Each column of a `*` counts.
+/// Also returns the place of the item in the list as it is written, if the item is no `*`.
+fn at_position(n: usize, s: &ast::Select, scope: &Scope) -> Option<(Ast, Option<usize>)> {
+    let mut left = n;
+    for (at, item) in s.projection.iter().enumerate() {
+        let mut columns = match item {
+            SelectItem::Wildcard(_) => star_columns(None, scope),
+            SelectItem::QualifiedWildcard(name) => star_columns(Some(name.last()), scope),
+            SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => {
+                if left == 0 {
+                    return Some((e.unnested().clone(), Some(at)));
+                }
+                left -= 1;
+                continue;
+            }
+        };
+        if left < columns.len() {
+            return Some((columns.swap_remove(left), None));
+        }
+        left -= columns.len();
+    }
+    None
+}
+
+/// Returns the columns of `*`, or of `table.*`.
+fn star_columns(table: Option<&str>, scope: &Scope) -> Vec<Ast> {
+    let mut columns = Vec::new();
+    for relation in scope.relations.iter().filter(|relation| table.is_none_or(|t| t == relation.alias)) {
+        if table.is_none() {
+            let merged = scope.merged.iter().filter(|m| m.first == relation.first);
+            columns.extend(merged.map(|m| Ast::Identifier(ast::Ident::new(&m.name))));
+        }
+        for ((name, _), ordinal) in relation.columns.iter().zip(relation.first..) {
+            if table.is_some() || !scope.is_merged(ordinal) {
+                let parts = [&relation.alias, name].map(ast::Ident::new);
+                columns.push(Ast::CompoundIdentifier(parts.into()));
+            }
+        }
+    }
+    columns
+}
+
 /// Returns the expression of a GROUP BY item, which is a number, an output's alias, or the expression itself.
 /// Also returns its position in the select list, if it is there.
 fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<(Ast, Option<usize>)> {
@@ -242,9 +284,9 @@ fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<(Ast, Option
         SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => Some(e.unnested().clone()),
         _ => None,
     };
-    let at_position = |n: usize| s.projection.get(n).and_then(written).map(|e| (e, Some(n)));
     if let Some(n) = literal_position(item, "GROUP BY")? {
-        return usize::try_from(n - 1).ok().and_then(at_position).ok_or_else(|| {
+        let found = usize::try_from(n - 1).ok().and_then(|n| at_position(n, s, scope));
+        return found.ok_or_else(|| {
             SqlError::new(
                 SqlState::INVALID_COLUMN_REFERENCE,
                 format!("GROUP BY position {n} is not in select list"),

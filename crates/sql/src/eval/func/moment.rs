@@ -20,7 +20,11 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("now", &[], TimestampTz, NOW),
     strict("transaction_timestamp", &[], TimestampTz, NOW),
     strict("statement_timestamp", &[], TimestampTz, NOW),
-    volatile("clock_timestamp", &[], TimestampTz, |_, _| Ok(Datum::TimestampTz(clock_us()))),
+    volatile("clock_timestamp", &[], TimestampTz, |_, cx| {
+        // Outside of a transaction block, the first use of `now` reads the clock. It must not be later.
+        let now = cx.env.now_us();
+        Ok(Datum::TimestampTz(clock_us().max(now)))
+    }),
     strict("date_trunc", &[Text, Timestamp], Timestamp, |a, cx| truncated(a, cx.env.zone(), cx)),
     strict("date_trunc", &[Text, TimestampTz], TimestampTz, |a, cx| truncated(a, cx.env.zone(), cx)),
     strict("date_trunc", &[Text, Interval], Interval, |a, _| truncated_span(text(a, 0), interval_of(a[1])?)),

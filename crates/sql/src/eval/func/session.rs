@@ -119,6 +119,8 @@ const NEXT_OF_CLASS: Builtin = Builtin {
 
 /// Sleeps in short steps, so that a cancel is seen soon.
 fn sleep<'a>(seconds: f64, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    // The transaction began before the sleep, also for a `now()` behind it.
+    _ = cx.env.now_us();
     // As in PostgreSQL, NaN counts as 0. It is checked here, because `clamp` keeps NaN.
     let seconds = if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, 1e9) };
     let end = Instant::now() + Duration::from_secs_f64(seconds);
