@@ -43,7 +43,7 @@ pub struct CheckReport {
 pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
     recovery::finish_losers(core)?;
     purge::purge(core)?;
-    // The background thread purges nothing during the check.
+    // Holding this mutex keeps the background purge from changing pages during the check.
     let _purge_waits = core.purge.running.lock();
     let pages = core.pager.check()?;
     let mut report = CheckReport { pages: pages.pages, rows: 0, damages: pages.damages };

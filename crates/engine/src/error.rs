@@ -357,7 +357,7 @@ impl Error {
                 Some("`varve check` names the damaged tables. Restore a backup of all files.")
             }
             Self::Store(error) if store_state(error) == "53100" => Some(
-                "Delete rows, drop tables, or move tables to another engine. The size is `tables` in section [nvm] of varve.toml; it cannot change while tables are in it.",
+                "Delete rows or drop tables. To make the file larger, first drop its tables, then raise `tables` in section [nvm] of varve.toml.",
             ),
             Self::NoRegion { .. } => {
                 Some("Set `device` and `tables` in section [nvm] of varve.toml, and start again.")

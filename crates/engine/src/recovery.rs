@@ -46,7 +46,7 @@ use crate::waits::Waits;
 const DIRECTORY: usize = 0;
 /// The period after which a failed rollback is tried again.
 const RETRY_PERIOD: Duration = Duration::from_millis(200);
-/// The pause between two looks whether another thread has undone the losers.
+/// The pause between two checks whether another thread has rolled back the losers.
 const LOSER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Opens the engine on a recovered pager.

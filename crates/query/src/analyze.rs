@@ -31,7 +31,6 @@ use crate::observed::{Observed, Observer};
 use crate::padded::PaddedPlan;
 use crate::scan::{ScanCounts, ScanPlan};
 use crate::shared::{Leaf, SharedTable};
-use crate::subquery::SubqueryPlan;
 
 /// A node of a plan, with the nodes below it.
 pub struct Node {
@@ -98,8 +97,7 @@ impl Walk {
         let watched = plan.downcast_ref::<Watched>().map(Watched::plan);
         let padded = || plan.downcast_ref::<PaddedPlan>().map(PaddedPlan::plan);
         let guarded = || plan.downcast_ref::<BuiltOncePlan>().map(BuiltOncePlan::plan);
-        let subquery = || plan.downcast_ref::<SubqueryPlan>().map(SubqueryPlan::plan);
-        if let Some(inner) = watched.or_else(padded).or_else(guarded).or_else(subquery) {
+        if let Some(inner) = watched.or_else(padded).or_else(guarded) {
             let (made, node) = self.node(inner)?;
             return Ok((with_children(plan.clone(), vec![made])?, node));
         }

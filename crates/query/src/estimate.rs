@@ -13,6 +13,7 @@ use varve_sql::statistics::{GUESSED, ScanFacts};
 
 use crate::columns::column_ordinal;
 use crate::costs::{UNKNOWN_ROWS, rows_of_kind};
+use crate::subquery_scan::SubqueryScan;
 use crate::table::SnapshotTable;
 
 /// The estimated number of rows of a group, if the distinct values of the keys are unknown.
@@ -121,6 +122,9 @@ impl Estimator {
                     Logical::Column(inner) => self.origin(&aggregate.input, &inner),
                     _ => None,
                 }
+            }
+            LogicalPlan::Extension(extension) if extension.node.as_any().is::<SubqueryScan>() => {
+                self.origin(extension.node.inputs().first()?, column)
             }
             LogicalPlan::Filter(_) | LogicalPlan::Join(_) | LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => {
                 let inputs = plan.inputs();

@@ -4,8 +4,8 @@
 //! them runs on one thread. Then the partitions run one after the other on the thread of the connection.
 //!
 //! Invariants
-//! 1. When the stream of rows is dropped, its threads have ended, with all their readers. Before that, they are
-//!    told to stop, and a thread that waits for another one wakes up (`stop.rs`).
+//! 1. Dropping the stream of rows sets `Stop`, which also wakes threads that wait, and then joins all threads.
+//!    So no reader is left.
 //! 2. An error or a panic of a thread ends the query as if it had happened on the thread of the connection.
 //! 3. At most `AHEAD` batches of each thread wait for the reader of the rows.
 //!
@@ -31,7 +31,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::future::{Either, select};
 use futures::{Stream, StreamExt, TryStreamExt};
 use varve_engine::{PageCounts, PageMeter, PlantedFault};
-use varve_sql::general::{Carried, SqlError, SqlState, carried};
+use varve_sql::general::{SqlError, SqlState, WorkerPanic, caught_on_worker};
 
 use crate::budget;
 use crate::error::wrapped;
@@ -40,7 +40,7 @@ use crate::stop::Stop;
 /// The most batches of a thread that wait for the reader.
 const AHEAD: usize = 2;
 /// The message of a thread that waited for the hash table of a thread that has panicked (`futures::Shared`).
-const OF_ANOTHER_THREAD: &str = "inner future panicked during poll";
+const POISONED_FUTURE: &str = "inner future panicked during poll";
 /// The size of a thread's stack. DataFusion walks plans by recursion. Only the used part occupies memory.
 const STACK_BYTES: usize = 64 << 20;
 
@@ -191,7 +191,7 @@ enum Message {
     /// The thread has ended with an error.
     Failed(DataFusionError),
     /// The thread has panicked.
-    Panicked(Carried),
+    Panicked(WorkerPanic),
     /// The thread has no more rows.
     Ended(PageCounts),
 }
@@ -211,18 +211,18 @@ struct Gathered {
 struct Part {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
-    partitions: Arc<Queue>,
+    partitions: Arc<UntakenPartitions>,
     stop: Arc<Stop>,
     to: SyncSender<Message>,
 }
 
 /// The partitions that no thread has taken yet.
-struct Queue {
+struct UntakenPartitions {
     next: AtomicUsize,
     count: usize,
 }
 
-impl Queue {
+impl UntakenPartitions {
     fn take(&self) -> Option<usize> {
         let next = self.next.fetch_add(1, Relaxed);
         (next < self.count).then_some(next)
@@ -240,7 +240,7 @@ impl Gathered {
     ) -> Option<Gathered> {
         let (context, stop) = Stop::within(context);
         let (to, rows) = sync_channel(AHEAD * threads);
-        let partitions = Arc::new(Queue { next: AtomicUsize::new(0), count: partitions });
+        let partitions = Arc::new(UntakenPartitions { next: AtomicUsize::new(0), count: partitions });
         let fault = PlantedFault::of_this_thread();
         let start = |_| {
             let (plan, context, partitions) = (plan.clone(), context.clone(), partitions.clone());
@@ -264,7 +264,7 @@ fn no_runtime(e: std::io::Error) -> DataFusionError {
 
 impl Part {
     fn run(self) {
-        let last = match carried(|| self.send_rows()) {
+        let last = match caught_on_worker(|| self.send_rows()) {
             Ok(Ok(pages)) => Message::Ended(pages),
             Ok(Err(e)) => Message::Failed(e),
             Err(panic) => Message::Panicked(panic),
@@ -280,9 +280,9 @@ impl Part {
     fn send_rows(&self) -> Result<PageCounts> {
         let _pool = budget::within(self.context.memory_pool().clone());
         let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(no_runtime)?;
-        let mut told = PageMeter::counts();
+        let mut reported = PageMeter::counts();
         runtime.block_on(async {
-            let mut stopped = pin!(self.stop.given());
+            let mut stopped = pin!(self.stop.wait());
             while let Some(partition) = self.partitions.take() {
                 let mut rows = self.plan.execute(partition, self.context.clone())?;
                 loop {
@@ -292,15 +292,15 @@ impl Part {
                         Either::Right(_) => return Err(wrapped(Stop::error())),
                     };
                     let counts = PageMeter::counts();
-                    if self.to.send(Message::Rows(batch, counts - told)).is_err() {
+                    if self.to.send(Message::Rows(batch, counts - reported)).is_err() {
                         return Ok(());
                     }
-                    told = counts;
+                    reported = counts;
                 }
             }
             Ok::<(), DataFusionError>(())
         })?;
-        Ok(PageMeter::counts() - told)
+        Ok(PageMeter::counts() - reported)
     }
 }
 
@@ -338,12 +338,12 @@ impl Stream for Gathered {
 }
 
 impl Gathered {
-    /// Returns the panic that is the cause of this one. A thread that builds a hash table may panic. Then the
-    /// others panic, too, and one of them may tell it first.
-    fn cause(&mut self, mut panic: Carried) -> Carried {
+    /// Returns the panic that is the cause of this one. A thread that builds a hash table may panic. The
+    /// others then panic, too, and their panic may arrive first.
+    fn cause(&mut self, mut panic: WorkerPanic) -> WorkerPanic {
         self.stop.set();
         self.working -= 1;
-        while panic.message() == OF_ANOTHER_THREAD
+        while panic.message() == POISONED_FUTURE
             && self.working > 0
             && let Some(rows) = &self.rows
             && let Ok(message) = rows.recv()

@@ -63,7 +63,7 @@ mod spill_join;
 mod steps;
 mod stop;
 mod stored_rows;
-mod subquery;
+mod subquery_scan;
 mod table;
 mod temporary;
 mod translate;

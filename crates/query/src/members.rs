@@ -29,7 +29,7 @@ const BATCH_ROWS: usize = 8192;
 /// The bytes after which a stored batch ends. A column of a batch holds at most 2 GiB.
 const BATCH_BYTES: usize = 64 << 20;
 /// The number of members between two checks for a cancel request.
-const MEMBERS_UNCHECKED: usize = 64;
+const MEMBERS_PER_CANCEL_CHECK: usize = 64;
 
 /// A set of rows.
 pub struct Members {
@@ -155,7 +155,8 @@ struct Lookup<'r> {
     /// The rows of which members of the set can still change what is known, by their NULLs.
     open: HashMap<Nulls, Vec<usize>>,
     /// The open rows with these NULLs, by the bytes of the fields that are NULL neither in them nor in
-    /// members with the other NULLs. If memory is used up, all are forgotten, and made again when needed.
+    /// members with the other NULLs. If memory is used up, all maps are
+    /// dropped, and built again when they are needed.
     by_fields: HashMap<Nulls, HashMap<Nulls, ByFields>>,
     /// The memory of `by_fields`.
     reserved: MemoryReservation,
@@ -227,7 +228,7 @@ impl<'r> Lookup<'r> {
     /// Compares the open rows with a member of the set.
     fn meet(&mut self, member: &[u8]) -> Result<()> {
         self.met += 1;
-        if self.met.is_multiple_of(MEMBERS_UNCHECKED) {
+        if self.met.is_multiple_of(MEMBERS_PER_CANCEL_CHECK) {
             self.around.check_cancel().map_err(wrapped)?;
         }
         let nulls = nulls_of(member);

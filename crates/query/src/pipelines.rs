@@ -7,7 +7,9 @@
 //! Invariants
 //! 1. The answer does not depend on the order in which rows come from a pipeline. So an aggregate whose result
 //!    can depend on the order, such as `array_agg` or a sum of floating-point numbers, is left as it is, with
-//!    everything below it. So is a node that uses the order of the key.
+//!    everything below it. So is a node that uses the order of the key. There are two exceptions. GROUP BY and
+//!    DISTINCT show equal numeric values (1.0 and 1.00) with the digits of any of them. And the plan of a WITH
+//!    query that is stored does not know what its readers need.
 //! 2. No volatile expression runs on several threads.
 //! 3. A plan without an end before the last row has no pipelines. So no condition is evaluated for rows behind
 //!    a LIMIT that is already satisfied.
@@ -85,8 +87,8 @@ impl Pipelines {
     }
 
     /// Returns an aggregate over a pipeline. Without GROUP BY, each thread aggregates its rows, and the results
-    /// are merged. Returns `None` if the aggregate must stay as it is. The order of its rows is of no
-    /// consequence.
+    /// are merged. Returns `None` if the aggregate must stay as it is. The caller has checked that the result
+    /// does not depend on the order of the input.
     fn aggregated(&self, plan: &Plan, aggregate: &AggregateExec) -> Result<Option<Plan>> {
         let below = aggregate.input().downcast_ref::<AggregateExec>();
         let (first, input) = match (aggregate.mode(), below) {

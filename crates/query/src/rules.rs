@@ -59,6 +59,7 @@ use crate::outer_joins::ReduceOuterJoins;
 use crate::padded::PaddedSides;
 use crate::pipelines::Pipelines;
 use crate::smart_rule::SmartScans;
+use crate::subquery_scan::RemoveSubqueryScans;
 
 /// Returns the rules for logical plans, in the order in which they run.
 pub fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -126,11 +127,12 @@ pub fn physical(
     if joins == JoinsBy::InMemory {
         rules.push(Arc::new(Pipelines(threads.clone())));
     }
-    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 8]>([
+    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 9]>([
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),
         Arc::new(ProjectionPushdown::new()),
         Arc::new(OutputRequirements::new_remove_mode()),
+        Arc::new(RemoveSubqueryScans),
         Arc::new(LimitPushdown::new()),
         Arc::new(LargeLimits { is_thrifty: joins == JoinsBy::Spilling }),
         Arc::new(EnsureCooperative::new()),

@@ -53,7 +53,7 @@ use crate::smart_rule::SmartScans;
 use crate::smart_scan::SmartOptions;
 use crate::spill::{self, Spills};
 use crate::steps;
-use crate::subquery::SubqueryPlanner;
+use crate::subquery_scan::SubqueryScanPlanner;
 use crate::temporary::{EmulatedDrive, JoinResources, TemporaryDirectory};
 use crate::translate;
 
@@ -235,7 +235,7 @@ impl QueryPlanner for Planner {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
             Arc::new(ApplyPlanner),
             Arc::new(ExpandPlanner),
-            Arc::new(SubqueryPlanner),
+            Arc::new(SubqueryScanPlanner),
         ]);
         let plan = join_order::ordered(plan.clone())?;
         planner.create_physical_plan(&plan, session).await

@@ -20,14 +20,14 @@ use varve_sql::general::SqlError;
 #[derive(Debug, Default)]
 pub struct Stop {
     is_set: AtomicBool,
-    sleepers: Notify,
+    waiting: Notify,
     /// The thread that has started this one.
-    outer: Option<Starter>,
+    outer: Option<Outer>,
 }
 
-/// The thread that has started other threads.
+/// The signal and the context of the thread that has started this one.
 #[derive(Debug)]
-struct Starter {
+struct Outer {
     stop: Option<Arc<Stop>>,
     context: Arc<TaskContext>,
 }
@@ -42,7 +42,7 @@ impl Stop {
     /// name, because only decoders of plans need them.
     pub fn within(context: &Arc<TaskContext>) -> (Arc<TaskContext>, Arc<Stop>) {
         let stop = context.session_config().get_extension::<Stop>();
-        let outer = Some(Starter { stop, context: context.clone() });
+        let outer = Some(Outer { stop, context: context.clone() });
         let stop = Arc::new(Stop { outer, ..Stop::default() });
         let config = context.session_config().clone().with_extension(stop.clone());
         let none = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
@@ -67,17 +67,17 @@ impl Stop {
     /// Gives the signal.
     pub fn set(&self) {
         self.is_set.store(true, Relaxed);
-        self.sleepers.notify_waiters();
+        self.waiting.notify_waiters();
     }
 
     /// Waits until the signal is given to this thread. Signals to threads that have started it do not end the
     /// wait.
-    pub async fn given(&self) {
-        let mut told = std::pin::pin!(self.sleepers.notified());
+    pub async fn wait(&self) {
+        let mut notified = std::pin::pin!(self.waiting.notified());
         // From here on, no signal is missed.
-        told.as_mut().enable();
+        notified.as_mut().enable();
         if !self.is_set.load(Relaxed) {
-            told.await;
+            notified.await;
         }
     }
 
@@ -92,6 +92,6 @@ impl Stop {
 
     /// The error with which a thread ends that nobody needs any more.
     pub fn error() -> SqlError {
-        SqlError::internal("a part of a query whose rows nobody needs")
+        SqlError::internal("a thread of a query was stopped, because its rows are not needed any more")
     }
 }

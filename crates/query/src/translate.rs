@@ -52,7 +52,7 @@ use crate::fold::Fold;
 use crate::kept::{Assumed, Snapshot};
 use crate::rows::{Rows, RowsTable};
 use crate::shared::{SharedQueries, WorkRows};
-use crate::subquery::Subquery;
+use crate::subquery_scan::SubqueryScan;
 use crate::table::SnapshotTable;
 
 /// A column of an input and its type.
@@ -231,13 +231,13 @@ impl Translator<'_> {
         let Part { plan, columns } = self.select(select)?;
         let mut plan = plan.build()?;
         if !select.order.is_empty() {
-            plan = Subquery::in_order(plan)?;
+            plan = SubqueryScan::keeping_order(plan)?;
         }
         let volatile = select.outputs[..select.visible].iter().zip(&columns);
         let volatile: Vec<String> =
             volatile.filter(|(o, _)| is_volatile(&o.expr)).map(|(_, (c, _))| c.name.clone()).collect();
         if !volatile.is_empty() {
-            plan = Subquery::computing(volatile, plan);
+            plan = SubqueryScan::with_volatile(volatile, plan);
         }
         Ok(Part { plan: LogicalPlanBuilder::from(plan), columns })
     }
@@ -755,11 +755,17 @@ fn puts_off(select: &Select) -> bool {
         && (is_cut && others().any(Expr::has_subquery) || (is_cut || is_ordered) && others().any(is_volatile))
 }
 
-/// Returns whether the expression calls a function that has side effects or returns another result at each
-/// call.
+/// Returns whether the expression, or a subquery in it, calls a function that has side effects or returns
+/// another result at each call.
 fn is_volatile(e: &Expr) -> bool {
     let mut found = false;
-    e.walk(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.volatile));
+    e.walk(&mut |e| {
+        found |= match e {
+            Expr::Call(function, _) => function.volatile,
+            Expr::Subquery(_, subquery) => subquery.select.is_volatile(),
+            _ => false,
+        }
+    });
     found
 }
 

@@ -38,7 +38,7 @@ impl Client {
         let mut stream = Stream::connect(address, roots, patience)?;
         stream.set_patience(patience)?;
         let greeting = wire::receive(&mut stream, GREETING.len() + NONCE_BYTES + 1024);
-        let greeting = greeting.map_err(|error| without_greeting(error, roots.is_some()))?;
+        let greeting = greeting.map_err(|error| without_greeting(error, address, roots.is_some()))?;
         let Some(of_device) = greeting.strip_prefix(GREETING).filter(|nonce| nonce.len() == NONCE_BYTES)
         else {
             return match Answer::decode(&greeting) {
@@ -106,14 +106,16 @@ impl Client {
     }
 }
 
-/// Returns the error for a device that has ended the connection before its greeting.
-fn without_greeting(error: SmartError, is_encrypted: bool) -> SmartError {
-    match error {
-        SmartError::Connection(end) if end.kind() == ErrorKind::UnexpectedEof && !is_encrypted => {
-            let what = "the device ended the connection before its greeting; if it uses TLS, the host needs a \
-                        root certificate ([smart] tls_root_certificate)";
-            SmartError::Tls(what.into())
+/// Returns the error for a device that has sent no greeting. A device with TLS waits for the host's first
+/// message instead.
+fn without_greeting(error: SmartError, address: &Address, is_encrypted: bool) -> SmartError {
+    let kinds = [ErrorKind::UnexpectedEof, ErrorKind::WouldBlock, ErrorKind::TimedOut];
+    match (error, address) {
+        (SmartError::Connection(end), Address::Tcp(address))
+            if !is_encrypted && kinds.contains(&end.kind()) =>
+        {
+            SmartError::NoGreeting { address: address.clone() }
         }
-        error => error,
+        (error, _) => error,
     }
 }

@@ -59,6 +59,22 @@ pub enum SmartError {
         /// The address.
         address: String,
     },
+    /// The device has sent no greeting.
+    #[error(
+        "the device at {address} sent no greeting; if it uses TLS, set tls_root_certificate in section [smart] of varve.toml"
+    )]
+    NoGreeting {
+        /// The address.
+        address: String,
+    },
+    /// The device does not answer with TLS.
+    #[error(
+        "the device at {address} did not answer with TLS: it serves without --tls-certificate, or has too many connections"
+    )]
+    NoTls {
+        /// The address.
+        address: String,
+    },
     /// The two sides can't agree on TLS.
     #[error("TLS failed: {0}")]
     Tls(String),

@@ -24,7 +24,7 @@ use crate::profile::{DeviceProfile, EmulatedTimes, Throttle, Work};
 use crate::protocol::{Answer, OpenRequest, Request};
 use crate::session::{DataFile, Memory, Session};
 use crate::tls::DeviceCertificate;
-use crate::wire::{self, Address, Ender, Listening, Stream};
+use crate::wire::{self, Address, Listening, ShutdownHandle, Stream};
 
 /// The first bytes that the device sends.
 pub(crate) const GREETING: &[u8; 8] = b"VARVESM1";
@@ -48,7 +48,7 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// A connection that is silent for this long is closed.
     pub idle: Duration,
-    /// The time for the proof of the key.
+    /// The time for the TLS handshake and the proof of the key.
     pub proof_time: Duration,
 }
 
@@ -89,7 +89,7 @@ struct Shared {
     memory: Arc<Memory>,
     connections: AtomicUsize,
     /// The connections by their numbers, so that the server can end them.
-    enders: Mutex<HashMap<u64, Ender>>,
+    shutdown_handles: Mutex<HashMap<u64, ShutdownHandle>>,
     is_stopping: AtomicBool,
 }
 
@@ -131,7 +131,7 @@ impl Server {
             files,
             memory: Arc::new(memory),
             connections: AtomicUsize::new(0),
-            enders: Mutex::default(),
+            shutdown_handles: Mutex::default(),
             is_stopping: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
@@ -169,7 +169,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _a_panic_was_printed = thread.join();
         }
-        self.shared.enders.lock().values().for_each(Ender::end);
+        self.shared.shutdown_handles.lock().values().for_each(ShutdownHandle::shut_down);
     }
 }
 
@@ -199,8 +199,8 @@ fn begin(shared: &Arc<Shared>, mut stream: Stream, number: u64) {
         return;
     }
     // Without this the connection would outlive the server.
-    let Ok(ender) = stream.ender() else { return };
-    shared.enders.lock().insert(number, ender);
+    let Ok(handle) = stream.shutdown_handle() else { return };
+    shared.shutdown_handles.lock().insert(number, handle);
     let serve = move || {
         // The host learns the reason from the answers. If the connection failed, nobody needs it.
         let _ = Connection { shared: &counted.0, stream, sessions: HashMap::new(), next: 1 }.serve();
@@ -213,7 +213,7 @@ struct Counted(Arc<Shared>, u64);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.enders.lock().remove(&self.1);
+        self.0.shutdown_handles.lock().remove(&self.1);
         self.0.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -228,7 +228,7 @@ struct Connection<'s> {
 impl Connection<'_> {
     fn serve(mut self) -> Result<()> {
         let limits = &self.shared.limits;
-        self.stream.set_deadline(Some(Instant::now() + limits.proof_time))?;
+        self.stream.set_deadline(Instant::now() + limits.proof_time);
         if let Some(certificate) = &self.shared.certificate {
             // A host without TLS could not read the reason of a failure.
             self.stream.encrypt(certificate)?;

@@ -82,9 +82,9 @@ impl RootCertificates {
     pub(crate) fn connection(&self, host_and_port: &str) -> Result<ClientConnection> {
         let host = host_and_port.rsplit_once(':').map_or(host_and_port, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let failed = |error: String| SmartError::Tls(error);
-        let name = ServerName::try_from(host).map_err(|error| failed(error.to_string()))?;
-        ClientConnection::new(Arc::clone(&self.0), name).map_err(|error| failed(error.to_string()))
+        let no_name = |error| SmartError::Tls(format!("{host} is no host name or IP address: {error}"));
+        let name = ServerName::try_from(host.clone()).map_err(no_name)?;
+        ClientConnection::new(Arc::clone(&self.0), name).map_err(|error| SmartError::Tls(error.to_string()))
     }
 }
 

@@ -160,13 +160,8 @@ impl Stream {
                 socket.set_nodelay(true)?;
                 let mut stream = Stream::plain(SocketKind::Tcp(socket));
                 if let Some(roots) = roots {
-                    stream.set_deadline(Some(Instant::now() + patience))?;
-                    let mut connection = roots.connection(text)?;
-                    shake_hands(
-                        |socket| connection.complete_io(socket).map(|_| connection.is_handshaking()),
-                        &mut stream.socket,
-                    )?;
-                    stream.encryption = Some(Encryption::Host(Box::new(connection)));
+                    stream.set_deadline(Instant::now() + patience);
+                    stream.encrypt_for_host(roots, text)?;
                 }
                 Ok(stream)
             }
@@ -177,20 +172,29 @@ impl Stream {
         Stream { socket: Socket { kind, deadline: None }, encryption: None }
     }
 
+    /// Encrypts a connection over TCP, on the side of the host.
+    fn encrypt_for_host(&mut self, roots: &RootCertificates, address: &str) -> Result<()> {
+        let mut connection = roots.connection(address)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut self.socket).map_err(|error| handshake_error(error, address))?;
+        }
+        self.encryption = Some(Encryption::Host(Box::new(connection)));
+        Ok(())
+    }
+
     /// Encrypts a connection over TCP, on the side of the device.
     pub(crate) fn encrypt(&mut self, certificate: &DeviceCertificate) -> Result<()> {
         let mut connection = certificate.connection()?;
-        shake_hands(
-            |socket| connection.complete_io(socket).map(|_| connection.is_handshaking()),
-            &mut self.socket,
-        )?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut self.socket)?;
+        }
         self.encryption = Some(Encryption::Device(Box::new(connection)));
         Ok(())
     }
 
     /// Returns a handle that can end the connection.
-    pub(crate) fn ender(&self) -> io::Result<Ender> {
-        Ok(Ender(match &self.socket.kind {
+    pub(crate) fn shutdown_handle(&self) -> io::Result<ShutdownHandle> {
+        Ok(ShutdownHandle(match &self.socket.kind {
             SocketKind::Unix(socket) => SocketKind::Unix(socket.try_clone()?),
             SocketKind::Tcp(socket) => SocketKind::Tcp(socket.try_clone()?),
         }))
@@ -203,29 +207,26 @@ impl Stream {
     }
 
     /// Sets the time at which all reads and writes must have ended.
-    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.socket.deadline = deadline;
-        Ok(())
+    pub(crate) fn set_deadline(&mut self, deadline: Instant) {
+        self.socket.deadline = Some(deadline);
     }
 }
 
-/// Runs steps of the beginning of TLS until the last one.
-fn shake_hands(mut step: impl FnMut(&mut Socket) -> io::Result<bool>, socket: &mut Socket) -> Result<()> {
-    let failed = |error: io::Error| match error.kind() {
-        // rustls has found something wrong in what the other side has sent.
-        io::ErrorKind::InvalidData => SmartError::Tls(error.to_string()),
-        _ => SmartError::Connection(error),
-    };
-    while step(socket).map_err(failed)? {}
-    Ok(())
+/// Returns the error of a host that could not begin TLS.
+fn handshake_error(error: io::Error, address: &str) -> SmartError {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidMessage(_)) => SmartError::NoTls { address: address.to_owned() },
+        Some(error) => SmartError::Tls(error.to_string()),
+        None => SmartError::Connection(error),
+    }
 }
 
 /// Ends a connection that another thread uses.
-pub(crate) struct Ender(SocketKind);
+pub(crate) struct ShutdownHandle(SocketKind);
 
-impl Ender {
+impl ShutdownHandle {
     /// Ends the connection. Reads and writes that wait fail at once.
-    pub(crate) fn end(&self) {
+    pub(crate) fn shut_down(&self) {
         // It is no error if the connection has ended already.
         let _ = match &self.0 {
             SocketKind::Unix(socket) => socket.shutdown(Shutdown::Both),
@@ -249,7 +250,7 @@ impl Socket {
     }
 
     /// Lets the next read or write wait until the deadline, if there is one.
-    fn begin(&self) -> io::Result<()> {
+    fn apply_deadline(&self) -> io::Result<()> {
         self.deadline.map_or(Ok(()), |deadline| self.set_patience(left(deadline)?))
     }
 }
@@ -278,7 +279,7 @@ fn left(until: Instant) -> io::Result<Duration> {
 
 impl Read for Socket {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.begin()?;
+        self.apply_deadline()?;
         match &mut self.kind {
             SocketKind::Unix(socket) => socket.read(buf),
             SocketKind::Tcp(socket) => socket.read(buf),
@@ -288,7 +289,7 @@ impl Read for Socket {
 
 impl Write for Socket {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.begin()?;
+        self.apply_deadline()?;
         match &mut self.kind {
             SocketKind::Unix(socket) => socket.write(buf),
             SocketKind::Tcp(socket) => socket.write(buf),

@@ -47,7 +47,7 @@ pub use crate::explain::expression::shown as shown_expression;
 pub use crate::explain::short::scan_of;
 pub use crate::explain::{Actual, Step};
 pub use crate::join_method::JoinMethod;
-pub use crate::panics::{Carried, carried};
+pub use crate::panics::{WorkerPanic, caught_on_worker};
 pub use crate::plan::{
     Access, AggCall, AggKind, Aggregate, Exclude, Expand, Frame, FrameBound, FrameUnits, Join, JoinKind,
     Lateral, Moment, OrderKey, Output, Recursion, Select, SetFunction, SetKind, SetOperation, Shared,

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. If the program calls `report_panics`, a panic that is caught here is logged once, with the statement
 //!    and a backtrace. In other programs the panic hook stays unchanged.
-//! 2. A panic on a thread that works for a statement (`carried`) continues on the thread of the statement.
+//! 2. A panic on a thread that works for a statement (`caught_on_worker`) continues on the thread of the statement.
 //! 3. A panic outside of statements is handled by the previous panic hook.
 //!
 //! If a panic interrupts a mini-transaction, the pager stops itself, because its pages may be inconsistent
@@ -67,7 +67,7 @@ pub fn caught<T>(about: &str, step: impl FnOnce() -> T) -> Result<T, SqlError> {
 }
 
 /// A panic of a thread that works for a statement.
-pub struct Carried {
+pub struct WorkerPanic {
     panic: Box<dyn Any + Send>,
     seen: Option<Seen>,
 }
@@ -75,15 +75,15 @@ pub struct Carried {
 /// Runs a part of a statement on a thread that the statement has started.
 ///
 /// # Errors
-/// A panic of the part. `Carried::resume` lets it continue on the thread of the statement.
-pub fn carried<T>(part: impl FnOnce() -> T) -> Result<T, Carried> {
+/// A panic of the part. `WorkerPanic::resume` lets it continue on the thread of the statement.
+pub fn caught_on_worker<T>(part: impl FnOnce() -> T) -> Result<T, WorkerPanic> {
     let outer = CATCHES.replace(true);
     let done = panic::catch_unwind(AssertUnwindSafe(part));
     CATCHES.set(outer);
-    done.map_err(|panic| Carried { panic, seen: SEEN.take() })
+    done.map_err(|panic| WorkerPanic { panic, seen: SEEN.take() })
 }
 
-impl Carried {
+impl WorkerPanic {
     /// Returns the message of the panic.
     pub fn message(&self) -> String {
         message_of(self.panic.as_ref())

@@ -1,4 +1,4 @@
-//! The plan node `Subquery`: a subquery in FROM that must be computed as it is written.
+//! The plan node `SubqueryScan`: a subquery in FROM that must be computed as it is written.
 //!
 //! DataFusion does not compute columns that nobody reads, and it does not sort rows whose order nobody needs.
 //! But a function can have an effect, such as `setval`, or wait, such as `pg_sleep`. And PostgreSQL keeps the
@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchemaRef, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -24,6 +25,7 @@ use datafusion::logical_expr::{
     Expr as Logical, Extension, LogicalPlan, Projection, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
 use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
@@ -35,45 +37,45 @@ use crate::identity::{Identity, compared_by_identity};
 
 /// A subquery as a logical plan.
 #[derive(Clone)]
-pub struct Subquery {
+pub struct SubqueryScan {
     id: Identity,
     input: LogicalPlan,
     /// The names of its volatile columns.
     volatile: Vec<String>,
 }
 
-impl Subquery {
+impl SubqueryScan {
     /// Returns a plan that computes these volatile columns even if nobody reads them.
-    pub fn computing(volatile: Vec<String>, input: LogicalPlan) -> LogicalPlan {
-        let node = Subquery { id: Identity::next(), input, volatile };
+    pub fn with_volatile(volatile: Vec<String>, input: LogicalPlan) -> LogicalPlan {
+        let node = SubqueryScan { id: Identity::next(), input, volatile };
         LogicalPlan::Extension(Extension { node: Arc::new(node) })
     }
 
     /// Returns a plan that sorts its rows even if nobody needs their order. The sort may be below projections.
-    pub fn in_order(plan: LogicalPlan) -> Result<LogicalPlan> {
+    pub fn keeping_order(plan: LogicalPlan) -> Result<LogicalPlan> {
         match plan {
             LogicalPlan::Projection(Projection { expr, input, schema, .. }) => {
-                let input = Subquery::in_order(Arc::unwrap_or_clone(input))?;
+                let input = SubqueryScan::keeping_order(Arc::unwrap_or_clone(input))?;
                 let again = Projection::try_new_with_schema(expr, Arc::new(input), schema)?;
                 Ok(LogicalPlan::Projection(again))
             }
-            sort @ LogicalPlan::Sort(_) => Ok(Subquery::computing(Vec::new(), sort)),
+            sort @ LogicalPlan::Sort(_) => Ok(SubqueryScan::with_volatile(Vec::new(), sort)),
             other => Ok(other),
         }
     }
 }
 
-impl fmt::Debug for Subquery {
+impl fmt::Debug for SubqueryScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Subquery")
+        write!(f, "SubqueryScan")
     }
 }
 
-compared_by_identity!(Subquery, volatile, input);
+compared_by_identity!(SubqueryScan, volatile, input);
 
-impl UserDefinedLogicalNodeCore for Subquery {
+impl UserDefinedLogicalNodeCore for SubqueryScan {
     fn name(&self) -> &str {
-        "Subquery"
+        "SubqueryScan"
     }
 
     fn inputs(&self) -> Vec<&LogicalPlan> {
@@ -95,13 +97,13 @@ impl UserDefinedLogicalNodeCore for Subquery {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Subquery")
+        write!(f, "SubqueryScan")
     }
 
     fn with_exprs_and_inputs(&self, _: Vec<Logical>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let [input] = <[LogicalPlan; 1]>::try_from(inputs)
             .map_err(|_| wrapped(SqlError::internal("a subquery has one input")))?;
-        Ok(Subquery { input, ..self.clone() })
+        Ok(SubqueryScan { input, ..self.clone() })
     }
 
     fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
@@ -115,12 +117,12 @@ impl UserDefinedLogicalNodeCore for Subquery {
     }
 }
 
-/// Plans `Subquery`.
+/// Plans `SubqueryScan`.
 #[derive(Debug)]
-pub struct SubqueryPlanner;
+pub struct SubqueryScanPlanner;
 
 #[async_trait]
-impl ExtensionPlanner for SubqueryPlanner {
+impl ExtensionPlanner for SubqueryScanPlanner {
     async fn plan_extension(
         &self,
         _: &dyn PhysicalPlanner,
@@ -130,41 +132,59 @@ impl ExtensionPlanner for SubqueryPlanner {
         _: &dyn Session,
         _: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let (true, [input]) = (node.as_any().is::<Subquery>(), inputs) else { return Ok(None) };
+        let (true, [input]) = (node.as_any().is::<SubqueryScan>(), inputs) else { return Ok(None) };
         let order = input.output_ordering().cloned().map(OrderingRequirements::from);
-        Ok(Some(Arc::new(SubqueryPlan { plan: input.clone(), order })))
+        Ok(Some(Arc::new(SubqueryScanPlan { plan: input.clone(), order })))
     }
 }
 
-/// The physical plan node above a subquery. It returns the rows of its plan.
-pub struct SubqueryPlan {
+/// Removes `SubqueryScanPlan`, after the rules that would drop columns and sorts.
+///
+/// The optimizer may have moved the sort below a node that keeps the order of its rows but does not declare
+/// it, such as `ApplyPlan`. A check of the plan would then miss the order.
+#[derive(Debug)]
+pub struct RemoveSubqueryScans;
+
+impl PhysicalOptimizerRule for RemoveSubqueryScans {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let remove = |plan: Arc<dyn ExecutionPlan>| match plan.downcast_ref::<SubqueryScanPlan>() {
+            Some(scan) => Ok(Transformed::yes(scan.plan.clone())),
+            None => Ok(Transformed::no(plan)),
+        };
+        Ok(plan.transform_up(remove)?.data)
+    }
+
+    fn name(&self) -> &str {
+        "remove_subquery_scans"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The physical plan node above a subquery. It exists while the plan is optimized.
+struct SubqueryScanPlan {
     plan: Arc<dyn ExecutionPlan>,
     /// The order of the subquery. The optimizer keeps the sort of the plan, because this node needs it.
     order: Option<OrderingRequirements>,
 }
 
-impl SubqueryPlan {
-    /// Returns the plan below this node.
-    pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.plan
-    }
-}
-
-impl fmt::Debug for SubqueryPlan {
+impl fmt::Debug for SubqueryScanPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_as(DisplayFormatType::Default, f)
     }
 }
 
-impl DisplayAs for SubqueryPlan {
+impl DisplayAs for SubqueryScanPlan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SubqueryPlan")
+        write!(f, "SubqueryScanPlan")
     }
 }
 
-impl ExecutionPlan for SubqueryPlan {
+impl ExecutionPlan for SubqueryScanPlan {
     fn name(&self) -> &str {
-        "SubqueryPlan"
+        "SubqueryScanPlan"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -199,7 +219,7 @@ impl ExecutionPlan for SubqueryPlan {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = children.pop().unwrap_or_else(|| self.plan.clone());
-        Ok(Arc::new(SubqueryPlan { plan, order: self.order.clone() }))
+        Ok(Arc::new(SubqueryScanPlan { plan, order: self.order.clone() }))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
