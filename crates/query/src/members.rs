@@ -155,8 +155,8 @@ struct Lookup<'r> {
     /// The rows of which members of the set can still change what is known, by their NULLs.
     open: HashMap<Nulls, Vec<usize>>,
     /// The open rows with these NULLs, by the bytes of the fields that are NULL neither in them nor in
-    /// members with the other NULLs. If memory is used up, all maps are
-    /// dropped, and built again when they are needed.
+    /// members with the other NULLs. If memory is used up, all maps are dropped, and
+    /// built again when they are needed.
     by_fields: HashMap<Nulls, HashMap<Nulls, ByFields>>,
     /// The memory of `by_fields`.
     reserved: MemoryReservation,

@@ -90,7 +90,7 @@ impl Stop {
         outer.map_or(Ok(()), |outer| outer.check())
     }
 
-    /// The error with which a thread ends that nobody needs any more.
+    /// Returns the error with which a thread ends if its rows are not needed any more.
     pub fn error() -> SqlError {
         SqlError::internal("a thread of a query was stopped, because its rows are not needed any more")
     }

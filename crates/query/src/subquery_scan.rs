@@ -8,7 +8,8 @@
 //! 1. The outputs of the subquery are computed for all of its rows that are read, if one of them is volatile.
 //! 2. The rows keep the order of the subquery.
 //!
-//! Source: PostgreSQL 15, `is_simple_subquery` in `prepjointree.c`. It lists what PostgreSQL leaves a subquery.
+//! Source: PostgreSQL 15, `is_simple_subquery` in `prepjointree.c`. It decides which subqueries PostgreSQL
+//! merges into the outer query.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -163,7 +164,7 @@ impl PhysicalOptimizerRule for RemoveSubqueryScans {
     }
 }
 
-/// The physical plan node above a subquery. It exists while the plan is optimized.
+/// The physical plan node above a subquery. It exists only while the plan is optimized.
 struct SubqueryScanPlan {
     plan: Arc<dyn ExecutionPlan>,
     /// The order of the subquery. The optimizer keeps the sort of the plan, because this node needs it.

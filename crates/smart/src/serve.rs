@@ -193,7 +193,7 @@ fn begin(shared: &Arc<Shared>, mut stream: Stream, number: u64) {
     let counted = Counted(Arc::clone(shared), number);
     if before >= shared.limits.connections {
         let refusal = Answer::Failed(format!("there are {before} connections, which is the limit"));
-        // Without TLS: the host reads either this text, or that TLS failed.
+        // This is sent without TLS. A host with TLS then reports `NoTls`, which mentions this case.
         let _ = stream.set_patience(shared.limits.proof_time);
         let _the_host_may_be_gone = wire::send(&mut stream, &refusal.encode());
         return;

@@ -49,7 +49,7 @@ pub struct TableAccess {
     pub access: Access,
     /// Whether the index is read from its end.
     pub reverse: bool,
-    /// Whether ORDER BY was dropped, because the rows come in this order.
+    /// Whether ORDER BY was dropped from the query, because this access gives the rows in its order.
     pub in_order: bool,
     /// The columns that are read, if the index contains all of them. Then the rows themselves are not read.
     pub reads: Option<Box<[usize]>>,
