@@ -230,14 +230,26 @@ class Varve(Server):
     PACKED = '\n[home]\nlayout = "packed"\ncompression = "lz4"\n'
     # The sizes are small, so that pages are written to the data files all the time, and log files are reused.
     NVM = '\n[nvm]\ndevice = "main"\nsize = "80MiB"\nlog = "64MiB"\n\n[protection]\nkind = "nvm"\n'
-    WAYS = {"packed": PACKED, "nvm": NVM, "nvm-packed": NVM + PACKED}
+    WAYS = {"packed": PACKED, "nvm": NVM, "nvm-packed": NVM + PACKED, "pax": ""}
 
     @classmethod
     def storing(cls, how, directory, pool_mib, page_kib, binary=None):
         """Makes a server with pages of this size. `how` says how tables are stored: one of WAYS, or a codec.
         `binary` is the program of another build."""
         codec = f'\n[home]\ncompression = "{how}"\n' if how else ""
-        return cls(directory, pool_mib, cls.WAYS.get(how, codec), page_kib, binary)
+        made = cls(directory, pool_mib, cls.WAYS.get(how, codec), page_kib, binary)
+        made.tables = "pax" if how == "pax" else ""
+        return made
+
+    def reshape(self):
+        """Writes the tables again by columns, if they are to be stored so, because the clients' CREATE TABLE
+        statements do not say so."""
+        if self.tables != "pax":
+            return
+        connection = self.connect(timeout_s=3600)
+        for (table,) in connection.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"):
+            connection.query(f"ALTER TABLE {table} SET (layout = 'pax')")
+        connection.close()
 
     def add_postgres(self):
         """Makes the role postgres, as which the tests connect. The first role of another build may have the
@@ -322,7 +334,7 @@ class Postgres(Server):
 
 def make(kind, directory, pool_mib=256, page_kib=8):
     """Returns a server by its name on the command line: postgres, mariadb or varve. After mariadb and varve
-    may follow how tables are stored, such as mariadb-page, mariadb-row, varve-lz4, varve-nvm. For another
+    may follow how tables are stored, such as mariadb-page, varve-lz4, varve-nvm, varve-pax. For another
     build of Varve, `@` and the program follow: varve@/tmp/before/varve."""
     from .mariadb import MariaDb
 

@@ -85,6 +85,12 @@ pub struct Accounting {
     trace: IoTrace,
 }
 
+impl std::fmt::Debug for Accounting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.rows()).finish()
+    }
+}
+
 impl Accounting {
     /// Returns counters that are all zero.
     pub fn new() -> Accounting {

@@ -92,16 +92,30 @@ impl FileDirectory {
     ///
     /// Errors name the directory: missing, read-only, gone.
     pub fn open(path: &Path, options: FileOptions) -> Result<Arc<FileDirectory>> {
-        FileDirectory::open_with(path, options, None)
+        FileDirectory::open_with(path, options, None, Arc::default())
+    }
+
+    /// Like [`FileDirectory::open`], but counts the operations in counters that another device has, too.
+    pub fn open_counted(
+        path: &Path,
+        options: FileOptions,
+        accounting: Arc<Accounting>,
+    ) -> Result<Arc<FileDirectory>> {
+        FileDirectory::open_with(path, options, None, accounting)
     }
 
     /// Like [`FileDirectory::open`], but first locks the directory. The lock lasts as long as the directory.
     pub fn open_locked(path: &Path, options: FileOptions) -> Result<Arc<FileDirectory>> {
         let lock = DirLock::take(path)?;
-        FileDirectory::open_with(path, options, Some(lock))
+        FileDirectory::open_with(path, options, Some(lock), Arc::default())
     }
 
-    fn open_with(path: &Path, options: FileOptions, lock: Option<DirLock>) -> Result<Arc<FileDirectory>> {
+    fn open_with(
+        path: &Path,
+        options: FileOptions,
+        lock: Option<DirLock>,
+        accounting: Arc<Accounting>,
+    ) -> Result<Arc<FileDirectory>> {
         let mut capabilities = if options.read_only {
             std::fs::read_dir(path).map_err(|error| whole(path, Operation::Open, &error))?;
             probe::read_only()
@@ -116,7 +130,7 @@ impl FileDirectory {
                 .push("the kernel offers no io_uring, so batches use plain system calls".into());
         }
         let shared = Shared {
-            accounting: Arc::default(),
+            accounting,
             rings,
             sector_bytes: capabilities.sector_bytes(),
             fua: capabilities.fua,

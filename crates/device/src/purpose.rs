@@ -12,7 +12,7 @@ pub enum Space {
     Log,
     /// Undo versions.
     Rollback,
-    /// Sort runs and hash partitions.
+    /// Temporary files: sorted runs, partitions of joins, groups, rows of cursors.
     Temporary,
     /// Persistent memory.
     Nvm,
@@ -59,8 +59,14 @@ pub enum Purpose {
     Log,
     /// Page of a rollback segment.
     UndoPage,
-    /// Sort run or hash partition.
+    /// Temporary row or page that no other purpose names, such as the rows of a cursor.
     Temporary,
+    /// Sorted run of a sort or an index build.
+    TemporarySort,
+    /// Partition of a join, or its other temporary rows.
+    TemporaryJoin,
+    /// Groups of an aggregation.
+    TemporaryGroups,
     /// Page in the flash cache.
     FlashPage,
     /// Metadata of the flash cache.
@@ -75,13 +81,16 @@ pub enum Purpose {
 
 impl Purpose {
     /// All purposes, in the order of reports.
-    pub const ALL: [Purpose; 11] = [
+    pub const ALL: [Purpose; 14] = [
         Purpose::Control,
         Purpose::DataPage,
         Purpose::Doublewrite,
         Purpose::Log,
         Purpose::UndoPage,
         Purpose::Temporary,
+        Purpose::TemporarySort,
+        Purpose::TemporaryJoin,
+        Purpose::TemporaryGroups,
         Purpose::FlashPage,
         Purpose::FlashMeta,
         Purpose::Mapping,
@@ -98,6 +107,9 @@ impl Purpose {
             Purpose::Log => "log",
             Purpose::UndoPage => "undo page",
             Purpose::Temporary => "temporary",
+            Purpose::TemporarySort => "temporary sort",
+            Purpose::TemporaryJoin => "temporary join",
+            Purpose::TemporaryGroups => "temporary groups",
             Purpose::FlashPage => "flash page",
             Purpose::FlashMeta => "flash metadata",
             Purpose::Mapping => "mapping",

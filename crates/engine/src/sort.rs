@@ -276,7 +276,7 @@ impl RunWriter<'_> {
 
     fn flush(&mut self) -> Result<()> {
         self.block[self.filled..].fill(0);
-        let written = self.file.write_at(self.at, &self.block, Purpose::Temporary, Durability::Later);
+        let written = self.file.write_at(self.at, &self.block, Purpose::TemporarySort, Durability::Later);
         written.map_err(PagerError::from)?;
         self.at += BLOCK_BYTES as u64;
         self.filled = 0;
@@ -320,7 +320,7 @@ impl RunReader {
         while out.len() < bytes {
             if self.used == self.block.len() {
                 let mut block = AlignedBuf::new(BLOCK_BYTES);
-                file.read_at(self.read, &mut block, Purpose::Temporary).map_err(PagerError::from)?;
+                file.read_at(self.read, &mut block, Purpose::TemporarySort).map_err(PagerError::from)?;
                 self.block = block.to_vec();
                 self.read += BLOCK_BYTES as u64;
                 self.used = 0;

@@ -29,6 +29,7 @@ use crate::cancel::Watched;
 use crate::children::with_children;
 use crate::observed::{Observed, Observer};
 use crate::padded::PaddedPlan;
+use crate::runtime_filter::CollectKeys;
 use crate::scan::{ScanCounts, ScanPlan};
 use crate::shared::{Leaf, SharedTable};
 
@@ -50,8 +51,9 @@ impl Node {
     pub fn actual(&self) -> Option<Actual> {
         let tally = self.tally.as_ref()?;
         let left_out = tally.scan.left_out.load(Ordering::Relaxed);
+        let unpaired = tally.scan.unpaired.load(Ordering::Relaxed);
         let leaves = *tally.scan.leaves.lock();
-        Some(Actual { left_out, leaves, ..*tally.sums.lock() })
+        Some(Actual { left_out, unpaired, leaves, ..*tally.sums.lock() })
     }
 }
 
@@ -95,9 +97,10 @@ struct Walk {
 impl Walk {
     fn node(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, Node)> {
         let watched = plan.downcast_ref::<Watched>().map(Watched::plan);
+        let collected = || plan.downcast_ref::<Observed<CollectKeys>>().map(Observed::plan);
         let padded = || plan.downcast_ref::<PaddedPlan>().map(PaddedPlan::plan);
         let guarded = || plan.downcast_ref::<BuiltOncePlan>().map(BuiltOncePlan::plan);
-        if let Some(inner) = watched.or_else(padded).or_else(guarded) {
+        if let Some(inner) = watched.or_else(collected).or_else(padded).or_else(guarded) {
             let (made, node) = self.node(inner)?;
             return Ok((with_children(plan.clone(), vec![made])?, node));
         }

@@ -12,11 +12,14 @@ use varve_engine::{Datum, LeafRows, RowRef, Shown};
 use varve_sql::general::{Check, Expr, Left};
 
 use crate::cells::CellsBuilder;
+use crate::runtime_filter::RuntimeChecks;
 use crate::sieve::Sieve;
 
 /// Appends the rows that pass a filter to columns.
 pub struct LeafRead<'b> {
     filter: &'b Sieve,
+    /// The checks of runtime filters, for the rows that pass the filter.
+    checks: &'b mut RuntimeChecks,
     /// The ordinals of the returned columns. An ordinal beyond the columns of the table means the key.
     columns: &'b [usize],
     builders: &'b mut [CellsBuilder],
@@ -28,6 +31,8 @@ pub struct LeafRead<'b> {
     pub rows: usize,
     /// The number of rows that did not pass.
     pub left_out: u64,
+    /// The number of rows that pass, but have no partner in a join.
+    pub unpaired: u64,
     /// The number of rows that were put together for the filter.
     pub put_together: u64,
     /// The rows that pass, as positions in the rows of the leaf.
@@ -39,22 +44,24 @@ pub struct LeafRead<'b> {
 }
 
 impl<'b> LeafRead<'b> {
-    /// Returns an object that reads `wanted` rows that pass the filter. It also reads the other such rows of
-    /// the last leaf, up to `limit` rows.
+    /// Returns an object that reads `wanted` rows that pass the filter and the checks. It also reads the other
+    /// such rows of the last leaf, up to `limit` rows. If there are checks, there must be no limit.
     pub fn new(
-        filter: &'b Sieve,
+        (filter, checks): (&'b Sieve, &'b mut RuntimeChecks),
         columns: &'b [usize],
         builders: &'b mut [CellsBuilder],
         [wanted, limit]: [usize; 2],
     ) -> LeafRead<'b> {
         LeafRead {
             filter,
+            checks,
             columns,
             builders,
             wanted,
             limit,
             rows: 0,
             left_out: 0,
+            unpaired: 0,
             put_together: 0,
             positions: Vec::new(),
             numbers: Vec::new(),
@@ -84,6 +91,7 @@ impl<'b> LeafRead<'b> {
         match passes {
             None => return ControlFlow::Break(1),
             Some(false) => self.left_out += 1,
+            Some(true) if !self.checks.passes(row) => self.unpaired += 1,
             Some(true) => {
                 for (column, builder) in self.columns.iter().zip(self.builders.iter_mut()) {
                     builder.push(if *column < row.len() { row.get(*column) } else { Datum::Bytea(key) });
@@ -98,20 +106,35 @@ impl<'b> LeafRead<'b> {
         let count = rows.numbers().len();
         self.positions.clear();
         self.positions.extend(0..count as u16);
-        let room = self.limit - self.rows;
+        // A check is faster than most conditions. But a condition that can fail is tried for all rows.
+        let is_checked_first = !self.filter.can_fail();
+        if is_checked_first {
+            self.check(rows);
+        }
+        let (room, unchecked) = (self.limit - self.rows, count - self.positions.len());
         match self.filter.sift(rows, &mut self.positions) {
             Some(condition) => self.check_positions(rows, condition, room, check)?,
             None => self.positions.truncate(room),
         }
         let passed = self.positions.len();
-        self.append(rows);
-        self.rows += passed;
         let seen = match self.positions.last() {
-            Some(last) if self.rows == self.limit => usize::from(*last) + 1,
+            Some(last) if self.rows + passed == self.limit => usize::from(*last) + 1,
             _ => count,
         };
-        self.left_out += (seen - passed) as u64;
+        if !is_checked_first {
+            self.check(rows);
+        }
+        self.append(rows);
+        self.rows += self.positions.len();
+        self.left_out += (seen - unchecked - passed) as u64;
         if self.is_full() { ControlFlow::Break(seen) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Removes the rows without a partner from `positions`.
+    fn check(&mut self, rows: &LeafRows<'_>) {
+        let before = self.positions.len();
+        self.checks.sift(rows, &mut self.positions);
+        self.unpaired += (before - self.positions.len()) as u64;
     }
 
     /// Keeps the first rows for which the condition is true, up to `room` rows.

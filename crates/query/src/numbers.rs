@@ -77,7 +77,12 @@ impl NumericBuilder {
         let page = column.minipage();
         self.views.reserve(numbers.len());
         if !page.has_null(numbers) {
-            numbers.iter().for_each(|number| self.push_view(page.bytes(usize::from(*number))));
+            for number in numbers.iter().map(|number| usize::from(*number)) {
+                match page.short(number) {
+                    Some(view) => self.views.push(view),
+                    None => self.push_view(page.bytes(number)),
+                }
+            }
             self.nulls.append_n_non_nulls(numbers.len());
             return;
         }

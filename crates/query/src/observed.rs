@@ -1,7 +1,8 @@
 //! A plan node around another node. It returns the rows of that node, and an observer acts when they are
 //! read. An observer can end the rows with an error.
 //!
-//! Two observers exist: `cancel.rs` checks for a cancel request, and `analyze.rs` measures rows and time.
+//! Three observers exist: `cancel.rs` checks for a cancel request, `analyze.rs` measures rows and time, and
+//! `runtime_filter.rs` collects keys.
 //! `PaddedPlan` is not such a node. It acts on no row, but it changes the properties of its plan.
 //!
 //! Invariants

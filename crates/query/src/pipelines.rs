@@ -157,6 +157,7 @@ fn parts_of_all(aggregate: &AggregateExec) -> Parts {
     aggregate.aggr_expr().iter().map(|e| parts_of(e.fun())).max().unwrap_or(Parts::Merged)
 }
 
-fn is_volatile(e: &Arc<dyn PhysicalExpr>) -> bool {
+/// Returns whether the expression calls a volatile function.
+pub fn is_volatile(e: &Arc<dyn PhysicalExpr>) -> bool {
     e.is_volatile_node() || e.children().into_iter().any(is_volatile)
 }

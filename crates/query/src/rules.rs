@@ -52,6 +52,7 @@ use crate::append::Appends;
 use crate::apply::DropUnread;
 use crate::built_once::GuardedLoops;
 use crate::conditions::MoveConditions;
+use crate::filtered_scans::FilteredScans;
 use crate::gather::Threads;
 use crate::large_limits::LargeLimits;
 use crate::merge_joins::{JoinsBy, SpillingJoins};
@@ -127,7 +128,7 @@ pub fn physical(
     if joins == JoinsBy::InMemory {
         rules.push(Arc::new(Pipelines(threads.clone())));
     }
-    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 9]>([
+    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 10]>([
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),
         Arc::new(ProjectionPushdown::new()),
@@ -137,6 +138,7 @@ pub fn physical(
         Arc::new(LargeLimits { is_thrifty: joins == JoinsBy::Spilling }),
         Arc::new(EnsureCooperative::new()),
         Arc::new(SanityCheckPlan::new()),
+        Arc::new(FilteredScans),
     ]);
     rules
 }

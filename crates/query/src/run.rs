@@ -29,6 +29,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
+use varve_device::Accounting;
 use varve_engine::{Datum, PageMeter, planted_panic};
 use varve_sql::general::{
     Analyzed, Around, Emit, Gauge, General, JoinMethod, Query, Rates, Select, SmartMode, SqlError, SqlState,
@@ -81,6 +82,9 @@ pub struct QueryOptions {
     /// The emulated device with this directory, if it is emulated. Otherwise the drive is measured when a
     /// join spills for the first time.
     pub emulated_spill: Option<EmulatedDrive>,
+    /// The counters of the requests to these files, unless their device is emulated. An emulated device has
+    /// counters of its own.
+    pub spill_accounting: Arc<Accounting>,
     /// The number of executions of a statement after which its next plan is cached.
     pub custom_plans: u32,
     /// A smart device that can scan the tables, if there is one.
@@ -96,6 +100,7 @@ impl Default for QueryOptions {
             threads_rows: 50_000,
             spill: None,
             emulated_spill: None,
+            spill_accounting: Arc::default(),
             custom_plans: 1,
             smart: None,
         }
@@ -112,8 +117,7 @@ pub struct Queries {
     smart: Option<Smart>,
     kept: KeptPlans,
     memory_bytes: usize,
-    spill: Option<PathBuf>,
-    /// The same directory, for the joins of the crate `spill`.
+    /// The directory of temporary files, if queries may spill.
     temporary: Option<Arc<TemporaryDirectory>>,
 }
 
@@ -153,7 +157,11 @@ impl Smart {
 impl Queries {
     /// Returns the runner of general queries for a database.
     pub fn new(options: &QueryOptions) -> varve_sql::Result<Queries> {
-        let runtime = Arc::new(resources(options).map_err(unwrapped)?);
+        let temporary = options.spill.clone().map(|path| {
+            let accounting = options.spill_accounting.clone();
+            Arc::new(TemporaryDirectory::new(path, options.emulated_spill.as_ref(), accounting))
+        });
+        let runtime = Arc::new(resources(options, temporary.clone()).map_err(unwrapped)?);
         let threads = Threads::new(options.threads, options.threads_rows);
         Ok(Queries {
             smart: options.smart.as_ref().map(|smart| Smart::new(smart, options, &runtime, &threads)),
@@ -162,11 +170,7 @@ impl Queries {
             threads,
             kept: KeptPlans::after(options.custom_plans),
             memory_bytes: options.memory_bytes,
-            spill: options.spill.clone(),
-            temporary: options
-                .spill
-                .clone()
-                .map(|path| Arc::new(TemporaryDirectory::new(path, options.emulated_spill.as_ref()))),
+            temporary,
         })
     }
 }
@@ -201,9 +205,12 @@ fn state(
         .build()
 }
 
-fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
-    let disk = match &options.spill {
-        Some(path) => DiskManagerMode::Custom(Arc::new(Spills { directory: path.clone(), quota: None })),
+fn resources(
+    options: &QueryOptions,
+    temporary: Option<Arc<TemporaryDirectory>>,
+) -> Result<RuntimeEnv, DataFusionError> {
+    let disk = match temporary {
+        Some(directory) => DiskManagerMode::Custom(Arc::new(Spills { directory, quota: Arc::default() })),
         None => DiskManagerMode::Disabled,
     };
     RuntimeEnvBuilder::new()
@@ -445,7 +452,7 @@ impl Queries {
             let config = context.session_config().clone().with_extension(resources);
             context = context.with_session_config(config);
         }
-        if let Some(directory) = self.spill.as_ref().filter(|_| query.limits.temporary.is_limited()) {
+        if let Some(directory) = self.temporary.as_ref().filter(|_| query.limits.temporary.is_limited()) {
             context = spill::limited(context, directory.clone(), query.limits.temporary.clone())?;
         }
         Ok(match usize::try_from(query.limits.work_bytes) {

@@ -38,6 +38,7 @@ use crate::error::wrapped;
 use crate::kept::Snapshot;
 use crate::leaves::LeafRead;
 use crate::partition;
+use crate::runtime_filter::{RuntimeChecks, RuntimeFilter};
 use crate::sieve::Sieve;
 use crate::stop::Stop;
 
@@ -74,6 +75,8 @@ pub struct Scan {
 pub struct ScanCounts {
     /// The number of rows that the filter leaves out.
     pub left_out: AtomicU64,
+    /// The number of rows that runtime filters leave out.
+    pub unpaired: AtomicU64,
     /// How leaves by columns were read.
     pub leaves: Mutex<LeafCounts>,
 }
@@ -174,6 +177,8 @@ fn between(places: Vec<Vec<u8>>) -> VecDeque<KeyBytes> {
 /// The physical plan node of a scan.
 pub struct ScanPlan {
     scan: Scan,
+    /// The runtime filters, each with the ordinal of its column in the table.
+    filters: Vec<(usize, Arc<RuntimeFilter>)>,
     partitions: Partitions,
     properties: Arc<PlanProperties>,
 }
@@ -194,7 +199,21 @@ impl ScanPlan {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        ScanPlan { scan, partitions, properties: Arc::new(properties) }
+        ScanPlan { scan, filters: Vec::new(), partitions, properties: Arc::new(properties) }
+    }
+
+    /// Returns the scan with a runtime filter for a column of its output. Returns `None` if the column is not
+    /// suitable, or if the scan ends after a number of rows.
+    pub fn filtered(&self, at: usize, filter: &Arc<RuntimeFilter>) -> Option<ScanPlan> {
+        let (ordinal, ty) = (*self.scan.columns.get(at)?, self.scan.types.get(at)?);
+        let is_integer =
+            matches!(ty, Ty::Int2 | Ty::Int4 | Ty::Int8 | Ty::Date | Ty::Timestamp | Ty::TimestampTz);
+        if !is_integer || self.scan.limit.is_some() || ordinal >= self.scan.table.def().columns.len() {
+            return None;
+        }
+        let mut plan = self.again();
+        plan.filters.push((ordinal, filter.clone()));
+        Some(plan)
     }
 
     /// Returns the scan with this number of partitions, whose rows come in any order. Returns `None` if
@@ -221,8 +240,13 @@ impl ScanPlan {
 
     /// Returns a copy of this node for another execution.
     pub fn again(&self) -> ScanPlan {
-        let ScanPlan { scan, partitions, properties } = self;
-        ScanPlan { scan: scan.clone(), partitions: partitions.renewed(), properties: properties.clone() }
+        let ScanPlan { scan, filters, partitions, properties } = self;
+        ScanPlan {
+            scan: scan.clone(),
+            filters: filters.clone(),
+            partitions: partitions.renewed(),
+            properties: properties.clone(),
+        }
     }
 
     /// Returns whether the scan reads the whole table as one part, without the keys of rows, in a plan that
@@ -256,7 +280,8 @@ impl ScanPlan {
         }
         let left = self.scan.limit.unwrap_or(usize::MAX);
         let (schema, stop) = (self.schema(), Arc::default());
-        Ok(Batches { ranges, chunks: None, stop, at: 0, resume: None, left, scan, schema, reader })
+        let checks = RuntimeChecks::new(&self.filters);
+        Ok(Batches { ranges, chunks: None, stop, at: 0, resume: None, left, scan, checks, schema, reader })
     }
 
     /// Returns a condition on rows of the table as EXPLAIN shows it.
@@ -390,6 +415,7 @@ impl ExecutionPlan for ScanPlan {
 /// The batches of one partition.
 pub struct Batches {
     scan: Scan,
+    checks: RuntimeChecks,
     schema: SchemaRef,
     reader: Reader,
     ranges: Vec<KeyBytes>,
@@ -422,6 +448,9 @@ impl Batches {
     /// Returns the columns of the next batch and the number of its rows. Returns `None` at the end.
     fn batch(&mut self) -> varve_sql::Result<Option<(Vec<datafusion::arrow::array::ArrayRef>, usize)>> {
         self.stop.check()?;
+        if self.checks.renew() {
+            return Ok(None);
+        }
         let mut builders: Vec<CellsBuilder> = self.scan.types.iter().map(|t| CellsBuilder::new(*t)).collect();
         let wanted = self.left.min(BATCH_ROWS);
         let mut rows = 0;
@@ -466,9 +495,9 @@ impl Batches {
         builders: &mut [CellsBuilder],
     ) -> varve_sql::Result<usize> {
         let range = self.rest_of_range();
-        let Batches { scan, reader, at, resume, .. } = self;
+        let Batches { scan, checks, reader, at, resume, .. } = self;
         let spec = range.spec(scan.index, None);
-        let mut read = LeafRead::new(&scan.filter, &scan.columns, builders, wanted_and_limit);
+        let mut read = LeafRead::new((&scan.filter, checks), &scan.columns, builders, wanted_and_limit);
         let (mut leaves, bounds) = (LeafCounts::default(), scan.filter.bounds());
         scan.around.checking(|check| {
             leaves =
@@ -478,6 +507,7 @@ impl Batches {
         if let Some(counts) = &scan.counts {
             leaves.whole_rows += read.put_together;
             counts.left_out.fetch_add(read.left_out, Ordering::Relaxed);
+            counts.unpaired.fetch_add(read.unpaired, Ordering::Relaxed);
             *counts.leaves.lock() += leaves;
         }
         match read.is_full() {
@@ -490,9 +520,9 @@ impl Batches {
     /// Reads up to `wanted` rows of the current range, and returns their number.
     fn read(&mut self, wanted: usize, builders: &mut [CellsBuilder]) -> varve_sql::Result<usize> {
         let range = self.rest_of_range();
-        let Batches { scan, reader, at, resume, .. } = self;
+        let Batches { scan, checks, reader, at, resume, .. } = self;
         let spec = ScanSpec { columns: scan.reads.as_deref(), ..range.spec(scan.index, Some(wanted)) };
-        let (mut rows, mut is_stopped, mut seen) = (0, false, 0);
+        let (mut rows, mut is_stopped, mut seen, mut unpaired) = (0, false, 0, 0);
         let width = scan.table.def().columns.len();
         scan.around.sieved(
             |row| scan.filter.left(row),
@@ -504,6 +534,10 @@ impl Batches {
                 }),
             },
             |key, row| {
+                if !checks.passes(&row) {
+                    unpaired += 1;
+                    return ControlFlow::Continue(());
+                }
                 for (column, builder) in scan.columns.iter().zip(builders.iter_mut()) {
                     // The ordinal after the columns of the table means the key of the row.
                     builder.push(if *column < width { row.get(*column) } else { Datum::Bytea(key) });
@@ -517,7 +551,8 @@ impl Batches {
             },
         )?;
         if let Some(counts) = &scan.counts {
-            counts.left_out.fetch_add(seen - rows as u64, Ordering::Relaxed);
+            counts.left_out.fetch_add(seen - rows as u64 - unpaired, Ordering::Relaxed);
+            counts.unpaired.fetch_add(unpaired, Ordering::Relaxed);
         }
         match is_stopped {
             true => *resume = Some(reader.place(scan.index).to_vec()),

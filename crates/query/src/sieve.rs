@@ -12,6 +12,8 @@ use varve_engine::{
 use varve_sql::general::{CmpOp, Expr, Left, Like, Ty, Typed, conjuncts, joined, like_matches};
 
 use crate::failing::may_fail;
+use crate::numbers::small;
+use crate::runtime_filter::keep;
 use crate::vector::DAYS_MAX;
 
 /// The filter of a scan.
@@ -24,6 +26,8 @@ pub struct Sieve {
     bounds: Box<[LeafBounds]>,
     /// The conditions of the filter without a fast test.
     rest: Option<Expr>,
+    /// Whether a test or a condition can fail for a row.
+    can_fail: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -58,8 +62,9 @@ impl Sieve {
                 }
             }
         }
+        let can_fail = rest.iter().any(may_fail) || tests.iter().any(Test::can_fail);
         let bounds = tests.iter().take_while(|test| !test.can_fail()).filter_map(Test::bounds).collect();
-        Sieve { whole, tests, bounds, rest: joined(rest) }
+        Sieve { whole, tests, bounds, rest: joined(rest), can_fail }
     }
 
     /// Returns bounds of columns. All rows that pass are within them, and none that is outside causes an
@@ -71,6 +76,11 @@ impl Sieve {
     /// Returns the filter.
     pub fn whole(&self) -> Option<&Expr> {
         self.whole.as_ref()
+    }
+
+    /// Returns whether the check of a row can end with an error.
+    pub const fn can_fail(&self) -> bool {
+        self.can_fail
     }
 
     /// Returns whether all rows pass.
@@ -101,6 +111,7 @@ impl Sieve {
                     let column = rows.column(column);
                     test.sift(&column, rows.numbers(), positions, &mut can_fail);
                 }
+                None if test.sift_pairs(rows, positions) => {}
                 None => positions.retain(|position| {
                     let row = LeafRow { rows, number: rows.numbers()[usize::from(*position)] };
                     test.holds(&row).unwrap_or_else(|| {
@@ -293,9 +304,16 @@ impl Test {
     /// Keeps the rows of a leaf for which the test holds. `column` is the only one that the test reads.
     /// A row for which the test can fail is kept, and sets `can_fail`.
     fn sift(&self, column: &LeafColumn<'_>, numbers: &[u16], positions: &mut Vec<u16>, can_fail: &mut bool) {
-        if let Test::Word(_, op, value) = self
-            && sift_words(column, *op, *value, numbers, positions)
-        {
+        let is_done = match self {
+            Test::Word(_, op, value) => sift_words(column, *op, *value, numbers, positions),
+            Test::Number(_, op, value) => sift_numbers(column, *op, *value, numbers, positions),
+            Test::Text(_, op @ (CmpOp::Eq | CmpOp::Ne), text) => {
+                sift_texts(column, std::slice::from_ref(text), *op == CmpOp::Eq, numbers, positions)
+            }
+            Test::AnyText(_, texts) => sift_texts(column, texts, true, numbers, positions),
+            _ => false,
+        };
+        if is_done {
             return;
         }
         positions.retain(|position| {
@@ -305,6 +323,25 @@ impl Test {
                 true
             })
         });
+    }
+
+    /// Does the same as `sift` for a test of two columns. Returns false if it has done nothing.
+    fn sift_pairs(&self, rows: &LeafRows<'_>, positions: &mut Vec<u16>) -> bool {
+        let Test::Words(left, op, right) = self else { return false };
+        let (left, right) = (rows.column(*left), rows.column(*right));
+        let [left, right] = [left.minipage(), right.minipage()];
+        let row = |position: u16| usize::from(rows.numbers()[usize::from(position)]);
+        let is_pair = |row: usize| !(left.is_null(row) | right.is_null(row));
+        if let (Some(a), Some(b)) = (left.fixed::<4>(), right.fixed::<4>()) {
+            let order = |row: usize| i32::from_le_bytes(a[row]).cmp(&i32::from_le_bytes(b[row]));
+            keep(positions, |position| op.holds(order(row(position))) & is_pair(row(position)));
+        } else if let (Some(a), Some(b)) = (left.fixed::<8>(), right.fixed::<8>()) {
+            let order = |row: usize| i64::from_le_bytes(a[row]).cmp(&i64::from_le_bytes(b[row]));
+            keep(positions, |position| op.holds(order(row(position))) & is_pair(row(position)));
+        } else {
+            return false;
+        }
+        true
     }
 
     fn holds(&self, row: &impl Record) -> Option<bool> {
@@ -379,15 +416,64 @@ fn sift_words(
     true
 }
 
-/// Does the same as `Vec::retain`, without a branch that depends on the values.
-fn keep(positions: &mut Vec<u16>, holds: impl Fn(u16) -> bool) {
-    let mut kept = 0;
-    for at in 0..positions.len() {
-        let position = positions[at];
-        positions[kept] = position;
-        kept += usize::from(holds(position));
+/// Keeps the rows whose numeric value compares with a constant, which has an unscaled value and a scale, in this
+/// way. Returns false if the column has values of fixed width.
+fn sift_numbers(
+    column: &LeafColumn<'_>,
+    op: CmpOp,
+    (value, scale): (i64, u16),
+    numbers: &[u16],
+    positions: &mut Vec<u16>,
+) -> bool {
+    let page = column.minipage();
+    if !page.is_variable() {
+        return false;
     }
-    positions.truncate(kept);
+    // The range of unscaled values with a scale. Mostly, all values of a column have the same scale.
+    let mut known = (scale, WordRange::of(op, value));
+    keep(positions, |position| {
+        let row = usize::from(numbers[usize::from(position)]);
+        if page.is_null(row) {
+            return false;
+        }
+        if let Some((unscaled, of_row)) = page.short(row).and_then(small) {
+            if of_row == known.0 {
+                return known.1.has(unscaled);
+            }
+            let lifted = of_row.checked_sub(scale).and_then(|by| lifted(value, by));
+            if let Some(lifted) = lifted.and_then(|lifted| i64::try_from(lifted).ok()) {
+                known = (of_row, WordRange::of(op, lifted));
+                return known.1.has(unscaled);
+            }
+        }
+        matches!(column.get(row as u16), Datum::Numeric(n) if op.holds(order(n, value, scale)))
+    });
+    true
+}
+
+/// Keeps the rows whose text is one of the sorted texts, or is none of them. Returns false if the column has
+/// values of fixed width.
+fn sift_texts(
+    column: &LeafColumn<'_>,
+    texts: &[Box<str>],
+    is_one: bool,
+    numbers: &[u16],
+    positions: &mut Vec<u16>,
+) -> bool {
+    let page = column.minipage();
+    if !page.is_variable() {
+        return false;
+    }
+    keep(positions, |position| {
+        let row = usize::from(numbers[usize::from(position)]);
+        let bytes = page.bytes(row);
+        let found = match texts {
+            [only] => only.as_bytes() == bytes,
+            texts => texts.binary_search_by(|text| text.as_bytes().cmp(bytes)).is_ok(),
+        };
+        (found == is_one) & !page.is_null(row)
+    });
+    true
 }
 
 /// The integers for which a comparison with a constant holds. They are those in a range, or those outside of

@@ -59,8 +59,8 @@ pub fn step(node: &Node) -> Step {
 /// Returns the step below a node that has no step of its own, with the data of this node added.
 fn merged(node: &Node, mut below: Step, computes: bool) -> Step {
     if let (Some(own), Some(actual)) = (node.actual(), &mut below.actual) {
-        let Actual { left_out, spilled_bytes, leaves, .. } = *actual;
-        *actual = Actual { left_out, spilled_bytes, leaves, ..own };
+        let Actual { left_out, unpaired, spilled_bytes, leaves, .. } = *actual;
+        *actual = Actual { left_out, unpaired, spilled_bytes, leaves, ..own };
     }
     if computes && !below.verbose.iter().any(|(key, _)| *key == "Computed") {
         below.verbose.push(("Computed", Line(node.plan.as_ref()).to_string()));

@@ -1,7 +1,9 @@
-//! Temporary files of the joins that the crate `spill` runs.
+//! The directory of the temporary files of queries, and the temporary space of a join that the crate `spill`
+//! runs. The module `spill` of this crate has the files of DataFusion.
 //!
 //! Invariants
-//! 1. The directory is opened when the first join writes to it. So a database can be opened on a full device.
+//! 1. The directory is opened when the first query writes to it. So a database can be opened on a full
+//!    device.
 //! 2. A file has no name once it is open. So the kernel removes it when it is closed, even if the process
 //!    crashes. If a crash comes between the two, the file is removed when the directory is opened again.
 //! 3. The files count against the quota of the session until they are closed.
@@ -13,13 +15,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 use varve_device::{
     Accounting, BlockFile, Capabilities, DeviceError, Directory, Durability, ErrorKind, FileDirectory,
-    FileOptions, Location, OpenHow, Operation, Profile, Purpose, Result,
+    FileOptions, Location, OpenHow, Operation, Profile, Purpose, Result, Space,
 };
 use varve_engine::TemporaryQuota;
 use varve_spill::{DriveTimes, SpillError, TemporarySpace};
 
 /// The beginning of the names of files.
-const PREFIX: &str = "query-join-";
+const PREFIX: &str = "query-";
 
 /// The number of the next file of this process.
 static FILES: AtomicU64 = AtomicU64::new(0);
@@ -34,9 +36,8 @@ pub struct JoinResources {
     pub work_bytes: usize,
 }
 
-/// An emulated device with a directory of temporary files. Joins by the crate `spill` are as slow on it as on
-/// the device of the profile. Sorts and groups by DataFusion are not, because they open their files
-/// themselves.
+/// An emulated device with a directory of temporary files. Queries that spill are as slow on it as on the
+/// device of the profile.
 #[derive(Clone)]
 pub struct EmulatedDrive {
     /// The directory on the device.
@@ -55,17 +56,24 @@ impl std::fmt::Debug for EmulatedDrive {
 pub struct TemporaryDirectory {
     path: PathBuf,
     emulated: Option<Arc<dyn Directory>>,
+    /// The counters of the files, unless the device is emulated.
+    accounting: Arc<Accounting>,
     opened: Mutex<Option<Arc<dyn Directory>>>,
     /// The times of its drive, after the first measurement. It is locked while the drive is measured.
     drive: Mutex<Option<DriveTimes>>,
 }
 
 impl TemporaryDirectory {
-    /// Returns a directory that is not open yet.
-    pub fn new(path: PathBuf, emulated: Option<&EmulatedDrive>) -> TemporaryDirectory {
+    /// Returns a directory that is not open yet. If the device is not emulated, the requests to its files are
+    /// counted in `accounting`.
+    pub fn new(
+        path: PathBuf,
+        emulated: Option<&EmulatedDrive>,
+        accounting: Arc<Accounting>,
+    ) -> TemporaryDirectory {
         let drive = Mutex::new(emulated.map(|emulated| DriveTimes::of(&emulated.profile)));
         let emulated = emulated.map(|emulated| emulated.directory.clone());
-        TemporaryDirectory { path, emulated, opened: Mutex::default(), drive }
+        TemporaryDirectory { path, emulated, accounting, opened: Mutex::default(), drive }
     }
 
     /// Returns the times of the drive. If the drive is not emulated, the first call measures it, and the
@@ -87,6 +95,13 @@ impl TemporaryDirectory {
         *drive.insert(measured.unwrap_or(DriveTimes::FLASH))
     }
 
+    /// Makes a file without a name. It counts against the quota. If the quota refuses space, the error of the
+    /// device is that it is full, and `refused` has the error of the quota.
+    pub fn file(&self, quota: Arc<TemporaryQuota>, refused: Refused) -> Result<Arc<dyn BlockFile>> {
+        let files = UnnamedFiles { inner: self.directory()?, quota, refused, why: None };
+        files.open(PREFIX, OpenHow::new_file(Space::Temporary))
+    }
+
     fn directory(&self) -> Result<Arc<dyn Directory>> {
         let mut opened = self.opened.lock();
         if let Some(directory) = &*opened {
@@ -98,7 +113,7 @@ impl TemporaryDirectory {
                 // The kernel's cache is used, because partitions are often read again soon after they were
                 // written.
                 let options = FileOptions { direct_io: false, ..FileOptions::default() };
-                FileDirectory::open(&self.path, options)?
+                FileDirectory::open_counted(&self.path, options, self.accounting.clone())?
             }
         };
         for name in directory.list()?.iter().filter(|name| name.starts_with(PREFIX)) {
@@ -116,6 +131,7 @@ impl JoinResources {
             inner: self.directory.directory()?,
             quota: self.quota.clone(),
             refused: Arc::default(),
+            why: Some(Purpose::TemporaryJoin),
         };
         let (refused, sector_bytes) = (files.refused.clone(), files.inner.capabilities().sector_bytes());
         Ok(JoinSpace { space: TemporarySpace::open(Arc::new(files), u64::MAX)?, refused, sector_bytes })
@@ -132,7 +148,7 @@ pub struct JoinSpace {
 }
 
 /// The reason why the quota has refused space for a file.
-type Refused = Arc<Mutex<Option<varve_engine::Error>>>;
+pub type Refused = Arc<Mutex<Option<varve_engine::Error>>>;
 
 impl JoinSpace {
     /// Takes and returns the error of the quota, if it has refused something.
@@ -146,6 +162,8 @@ struct UnnamedFiles {
     inner: Arc<dyn Directory>,
     quota: Arc<TemporaryQuota>,
     refused: Refused,
+    /// The purpose of all requests, instead of the purpose that the caller names.
+    why: Option<Purpose>,
 }
 
 impl Directory for UnnamedFiles {
@@ -158,7 +176,7 @@ impl Directory for UnnamedFiles {
             return Err(error);
         }
         let (quota, refused) = (self.quota.clone(), self.refused.clone());
-        Ok(Arc::new(UnnamedFile { inner, quota, refused, taken_bytes: AtomicU64::new(0) }))
+        Ok(Arc::new(UnnamedFile { inner, quota, refused, why: self.why, taken_bytes: AtomicU64::new(0) }))
     }
 
     fn exists(&self, _name: &str) -> Result<bool> {
@@ -199,6 +217,7 @@ struct UnnamedFile {
     inner: Arc<dyn BlockFile>,
     quota: Arc<TemporaryQuota>,
     refused: Refused,
+    why: Option<Purpose>,
     taken_bytes: AtomicU64,
 }
 
@@ -226,11 +245,11 @@ impl BlockFile for UnnamedFile {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()> {
-        self.inner.read_at(offset, buf, why)
+        self.inner.read_at(offset, buf, self.why.unwrap_or(why))
     }
 
     fn write_at(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
-        self.inner.write_at(offset, buf, why, durability)
+        self.inner.write_at(offset, buf, self.why.unwrap_or(why), durability)
     }
 
     fn flush(&self) -> Result<()> {
@@ -256,14 +275,19 @@ impl BlockFile for UnnamedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_device::{MemoryDirectory, Space};
+    use varve_device::MemoryDirectory;
 
     #[test]
     fn files_have_no_names_and_count_against_the_quota() {
         let (inner, quota) = (MemoryDirectory::new(), Arc::<TemporaryQuota>::default());
         quota.set_limit(1 << 20);
         let refused = Refused::default();
-        let files = UnnamedFiles { inner: inner.clone(), quota: quota.clone(), refused: refused.clone() };
+        let files = UnnamedFiles {
+            inner: inner.clone(),
+            quota: quota.clone(),
+            refused: refused.clone(),
+            why: Some(Purpose::TemporaryJoin),
+        };
         let open = || files.open("spill-0", OpenHow::new_file(Space::Temporary)).unwrap();
         let (one, other) = (open(), open());
         assert_eq!(inner.list().unwrap(), Vec::<String>::new());

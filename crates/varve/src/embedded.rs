@@ -64,6 +64,7 @@ impl Embedded {
             threads_rows: settings.query.threads_rows as u64,
             spill: home.spill(settings),
             emulated_spill: home.emulated_spill(settings)?,
+            spill_accounting: home.directory(&settings.spaces.temporary).accounting().clone(),
             smart: settings.smart.options().map_err(OpenError::Smart)?,
             ..QueryOptions::default()
         };

@@ -5,6 +5,9 @@
 /// The size of the end of a value of variable width.
 pub(super) const END_BYTES: usize = 2;
 
+/// The most bytes of a short value.
+const SHORT_BYTES: usize = 12;
+
 /// The values of one column of all rows of a leaf by columns. Rows are named by their numbers.
 #[derive(Clone, Copy)]
 pub struct Minipage<'a> {
@@ -78,5 +81,57 @@ impl<'a> Minipage<'a> {
                 &values[start..end(row)]
             }
         }
+    }
+
+    /// Returns a value of variable width with at most 12 bytes: its length in the lowest 32 bits, and above it
+    /// the bytes in their order, then zeros. This is the form of a value inside an Arrow view.
+    #[inline]
+    pub fn short(&self, row: usize) -> Option<u128> {
+        let Values::Variable(ends, values) = self.values else { return None };
+        let end = |row: usize| usize::from(u16::from_le_bytes(ends[row]));
+        let (start, end) = (if row == 0 { 0 } else { end(row - 1) }, end(row));
+        let len = end - start;
+        if len > SHORT_BYTES {
+            return None;
+        }
+        // Most values have others behind them, so that a whole word can be read.
+        let word = match values[start..].first_chunk::<16>() {
+            Some(word) => u128::from_le_bytes(*word) & ((1 << (8 * len)) - 1),
+            None => {
+                let mut word = [0; 16];
+                word[..len].copy_from_slice(&values[start..end]);
+                u128::from_le_bytes(word)
+            }
+        };
+        Some(len as u128 | word << 32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_values_have_their_length_and_bytes() {
+        let values = [&b"ab"[..], b"", b"0123456789ab", b"0123456789abc", b"\xff\x80", b"z"];
+        let mut ends = Vec::new();
+        let mut bytes = Vec::new();
+        for value in values {
+            bytes.extend_from_slice(value);
+            ends.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        }
+        let heads = [0; 2 * 6];
+        let page = Minipage::new(&heads, 2, 0).with_variable(&ends, &bytes);
+        for (row, value) in values.iter().enumerate() {
+            let short = page.short(row).map(u128::to_le_bytes);
+            let Some(short) = short else {
+                assert_eq!(value.len(), 13);
+                continue;
+            };
+            assert_eq!(short[..4], (value.len() as u32).to_le_bytes());
+            assert_eq!(&short[4..4 + value.len()], *value);
+            assert!(short[4 + value.len()..].iter().all(|byte| *byte == 0));
+        }
+        assert_eq!(Minipage::new(&heads, 2, 0).with_fixed(&[1, 2], 1).short(0), None);
     }
 }

@@ -91,6 +91,11 @@ impl Compaction {
         &self.manifest.runs
     }
 
+    /// Notes that a scan has passed this many tombstones.
+    pub(super) fn note_passed(&self, tombstones: u64) {
+        self.merges.note_passed(tombstones);
+    }
+
     /// Does the work of one sync. The caller has flushed the log.
     pub(super) fn work(
         &mut self,

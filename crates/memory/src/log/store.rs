@@ -123,6 +123,10 @@ impl LogMedium {
 }
 
 impl LsmMedium for LogMedium {
+    fn note_passed(&self, tombstones: u64) {
+        self.compaction.note_passed(tombstones);
+    }
+
     fn view(&self) -> View<'_> {
         let media = Media { space: &self.space, files: Some(&self.wal.files), cache: self.cache.as_ref() };
         View { media, memtable: self.memtable.list(), runs: self.compaction.runs() }

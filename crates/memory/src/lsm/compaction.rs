@@ -16,11 +16,16 @@
 //! This module does not know how a set of runs becomes durable (the [`RunSet`] of an engine), or
 //! transactions.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use super::levels::{LsmSettings, MergePlan, merge_of_all};
 use super::merge::Merge;
 use super::run::Run;
 use super::store::unless_full;
 use crate::store_error::{StoreError, StoreResult};
+
+/// The bytes that are merged for each tombstone that a scan has passed. Both take about the same time.
+const BYTES_FOR_PASSED: u64 = 64;
 
 /// A merge that runs.
 pub(crate) struct RunningMerge {
@@ -64,11 +69,13 @@ pub(crate) struct Merges {
     /// The number of runs when a merge last failed for lack of room. `None` means that merges are not
     /// blocked.
     blocked_at: Option<usize>,
+    /// The tombstones that scans have passed since the last merge of all runs began.
+    passed: AtomicU64,
 }
 
 impl Merges {
     pub(crate) fn new(settings: LsmSettings) -> Merges {
-        Merges { settings, running: None, is_merged: false, blocked_at: None }
+        Merges { settings, running: None, is_merged: false, blocked_at: None, passed: AtomicU64::new(0) }
     }
 
     /// Returns the output of the merge that runs.
@@ -87,9 +94,34 @@ impl Merges {
         if self.running.is_some() || self.is_blocked(set) {
             return Ok(());
         }
-        match self.settings.next_merge(set.runs()) {
+        match self.due(set.runs()) {
             Some(plan) => self.begin(set, &plan).map(drop),
             None => Ok(()),
+        }
+    }
+
+    /// Returns the merge that should be done next. If scans have passed more tombstones than there are keys,
+    /// that is a merge of all runs, which removes tombstones. It takes about as long as these scans did. A
+    /// table that is used as a queue needs it: a scan for the oldest row begins at the tombstones of all rows
+    /// that were deleted before.
+    fn due(&mut self, runs: &[Run]) -> Option<MergePlan> {
+        if let Some(plan) = self.settings.next_merge(runs) {
+            return Some(plan);
+        }
+        let keys: u64 = runs.iter().map(|run| run.keys).sum();
+        let has_tombstones = runs.iter().any(|run| run.tombstones > 0);
+        let passed = self.passed.get_mut();
+        if !has_tombstones || *passed <= keys {
+            return None;
+        }
+        *passed = 0;
+        merge_of_all(runs)
+    }
+
+    /// Notes that a scan has passed this many tombstones.
+    pub(crate) fn note_passed(&self, tombstones: u64) {
+        if tombstones > 0 {
+            self.passed.fetch_add(tombstones, Relaxed);
         }
     }
 
@@ -116,9 +148,14 @@ impl Merges {
         Ok(())
     }
 
-    /// Continues the merge that runs, in proportion to the bytes that transactions have added.
+    /// Continues the merge that runs, in proportion to the bytes that transactions have added, and to the
+    /// tombstones that scans have passed meanwhile.
     pub(crate) fn step_for(&mut self, set: &mut impl RunSet, added_bytes: u64) -> StoreResult<()> {
-        let bytes = self.settings.merged_bytes(set.runs(), added_bytes);
+        let mut bytes = self.settings.merged_bytes(set.runs(), added_bytes);
+        if self.running.is_some() {
+            let passed = std::mem::take(self.passed.get_mut());
+            bytes = bytes.saturating_add(passed.saturating_mul(BYTES_FOR_PASSED));
+        }
         self.step(set, bytes).map(drop)
     }
 
@@ -191,5 +228,35 @@ impl Merges {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lsm::bloom::Filter;
+    use crate::lsm::media::Location;
+    use crate::lsm::run::{PackedRun, RunForm};
+
+    #[test]
+    fn scans_over_tombstones_make_a_merge_of_all_runs_due() {
+        let run = |level, tombstones| Run {
+            level,
+            sequence: 0,
+            id: 0,
+            form: RunForm::Packed(PackedRun { location: Location::Region, root: 0 }),
+            filter: Filter::File { at: 0, bits: Box::new([]) },
+            entry_bytes: 100,
+            keys: 1000,
+            tombstones,
+        };
+        let mut merges = Merges::new(LsmSettings::default());
+        let runs = [run(0, 0), run(1, 7)];
+        merges.note_passed(2000);
+        assert_eq!(merges.due(&runs), None);
+        assert_eq!(merges.due(&[run(1, 0)]), None, "there is nothing to remove");
+        merges.note_passed(1);
+        assert_eq!(merges.due(&runs), Some(MergePlan { runs: vec![0, 1], level: 1, is_lowest: true }));
+        assert_eq!(merges.due(&runs), None, "the count begins anew");
     }
 }

@@ -19,6 +19,9 @@ pub(crate) trait LsmMedium {
     /// Returns all entries.
     fn view(&self) -> View<'_>;
 
+    /// Notes that a scan has passed this many tombstones ([`super::compaction::Merges::note_passed`]).
+    fn note_passed(&self, tombstones: u64);
+
     /// Returns the tables.
     fn tables(&self) -> &Tables;
 

@@ -199,7 +199,9 @@ impl<M: LsmMedium + Send + Sync> Store for LsmStore<M> {
         on_row: &mut OnRow<'_>,
     ) -> StoreResult<()> {
         let id = self.medium.tables().with_index(table, index)?.id;
-        self.medium.view().scan(id, index, range, direction, on_row)
+        let tombstones = self.medium.view().scan(id, index, range, direction, on_row)?;
+        self.medium.note_passed(tombstones);
+        Ok(())
     }
 
     fn savepoint(&self) -> Savepoint {

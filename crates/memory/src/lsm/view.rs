@@ -192,7 +192,7 @@ impl<'v> View<'v> {
         Ok(is_there && SearchKey::whole(&merge.key).table() == table)
     }
 
-    /// Calls `on_row` with the rows of a range.
+    /// Calls `on_row` with the rows of a range. Returns the number of tombstones that it has passed.
     pub(crate) fn scan(
         &self,
         table: TableId,
@@ -200,16 +200,21 @@ impl<'v> View<'v> {
         range: &KeyRange<'_>,
         direction: Direction,
         on_row: &mut OnRow<'_>,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<u64> {
         let mut merge = MergingCursors::new(self);
         merge.seek(&self.media, &Limit::of(table, index, range, direction))?;
         let end = Limit::of(table, index, range, opposite(direction));
         let (mut buffers, mut row, mut primary) = (RowBuffers::default(), Vec::new(), Vec::new());
+        let mut tombstones = 0;
         while merge.next(&self.media, direction, &mut buffers)? {
             if !end.is_before_end(&merge.key) {
                 break;
             }
             let is_there = match buffers.entries.first() {
+                Some(entry) if entry.head.kind == Kind::Tombstone => {
+                    tombstones += 1;
+                    continue;
+                }
                 Some(entry) if entry.head.kind == Kind::Reference => {
                     entry.value(&self.media, &mut primary)?;
                     self.row(&SearchKey::of(table, 0, &primary), &mut row)?
@@ -221,7 +226,7 @@ impl<'v> View<'v> {
                 break;
             }
         }
-        Ok(())
+        Ok(tombstones)
     }
 }
 

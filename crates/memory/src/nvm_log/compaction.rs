@@ -108,6 +108,11 @@ impl Compaction {
         &self.arenas.runs
     }
 
+    /// Notes that a scan has passed this many tombstones.
+    pub(super) fn note_passed(&self, tombstones: u64) {
+        self.merges.note_passed(tombstones);
+    }
+
     /// Does the work of a commit before its fences: continues the merge that runs, in proportion to the bytes
     /// that the transaction has added. A later fence of the caller makes the lines durable.
     pub(super) fn merge_some(

@@ -133,6 +133,10 @@ impl NvmLogMedium {
 }
 
 impl LsmMedium for NvmLogMedium {
+    fn note_passed(&self, tombstones: u64) {
+        self.compaction.note_passed(tombstones);
+    }
+
     fn view(&self) -> View<'_> {
         let media = Media { space: &self.space, files: None, cache: None };
         View { media, memtable: self.memtable.list(), runs: self.compaction.runs() }

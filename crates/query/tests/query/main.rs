@@ -15,6 +15,7 @@ mod leaves;
 mod plans;
 mod recursion;
 mod rows_in;
+mod runtime_filters;
 #[path = "../../../sql/tests/sql/support/mod.rs"]
 mod shared;
 mod slt;

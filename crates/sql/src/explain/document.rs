@@ -240,6 +240,10 @@ fn after(step: &Step, actual: &Actual, options: &Options) -> Fields {
         let removed = format!("{:.0}", each(actual.left_out as f64, actual.loops));
         fields.push(plain("Rows Removed by Filter", removed));
     }
+    if actual.unpaired > 0 {
+        let removed = format!("{:.0}", each(actual.unpaired as f64, actual.loops));
+        fields.push(plain("Rows Removed by Runtime Filter", removed));
+    }
     if actual.leaves != LeafCounts::default() {
         let LeafCounts { by_columns, mixed, by_rows, skipped, whole_rows } = actual.leaves;
         fields.push(plain("Leaves by Columns", by_columns));

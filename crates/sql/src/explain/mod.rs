@@ -54,6 +54,8 @@ pub struct Actual {
     pub rows: u64,
     /// The rows that its condition has rejected.
     pub left_out: u64,
+    /// The rows that a runtime filter has rejected, because they have no partner in a join.
+    pub unpaired: u64,
     /// The time to the first row.
     pub startup: Duration,
     /// The time to the end.

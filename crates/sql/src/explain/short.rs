@@ -100,6 +100,7 @@ impl Steps<'_> {
             loops: done.loops,
             rows: done.rows,
             left_out: done.left_out,
+            unpaired: 0,
             startup: done.startup,
             time: done.time,
             pages: done.pages,

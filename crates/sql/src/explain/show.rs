@@ -110,6 +110,10 @@ impl Text<'_> {
             let removed = format!("{:.0}", each(actual.left_out as f64, actual.loops));
             self.note(indent, "Rows Removed by Filter", &removed);
         }
+        if actual.unpaired > 0 {
+            let removed = format!("{:.0}", each(actual.unpaired as f64, actual.loops));
+            self.note(indent, "Rows Removed by Runtime Filter", &removed);
+        }
         self.leaves(&actual.leaves, indent);
         if actual.spilled_bytes > 0 {
             let disk = format!("{}kB", actual.spilled_bytes.div_ceil(1024));
