@@ -25,7 +25,7 @@ use varve_bench::report::Spread;
 use varve_bench::tpcc::Tpcc;
 
 const ROUNDS: ByScale<usize> = ByScale { quick: 3, full: 3 };
-const ROUND_MS: ByScale<u64> = ByScale { quick: 2_000, full: 10_000 };
+const ROUND_MS: ByScale<u64> = ByScale { quick: 1_500, full: 10_000 };
 const WARM_MS: ByScale<u64> = ByScale { quick: 500, full: 5_000 };
 const SESSIONS: usize = 16;
 /// The log has this many segments, and as many bytes as the pool. With a larger log, a short round would have
@@ -37,6 +37,7 @@ const SPACE_OF_PAGES: u64 = 4;
 /// pages in place with trims.
 const BAR_PACKED: f64 = 1.0;
 
+/// The name of the factor with the way in which pages are stored.
 const STORED: &str = "pages";
 /// How pages are stored, in the order in which they are measured. The first one is the paper's.
 const IN_PLACE_TRIMMED: &str = "in place with trims";
