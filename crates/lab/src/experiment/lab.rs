@@ -310,7 +310,8 @@ impl<'a> Lab<'a> {
         self.stands_on(&self.bench, workload, sizes, variants)
     }
 
-    /// Does the same as [`Lab::stands`], but makes the copies on `copies`, which may be on another file system.
+    /// Does the same as [`Lab::stands`], but makes the copies on `copies`, which may be on another file
+    /// system.
     pub fn stands_on(
         &self,
         copies: &Bench,

@@ -34,8 +34,8 @@ const APPEND_BYTES: u64 = 4 << 10;
 const NAME: &str = "log";
 const FILE: &str = "file";
 const ROUNDS: ByScale<usize> = ByScale { quick: 3, full: 3 };
-/// The published bytes that reach the device on ext4 and on xfs, divided by those of NVMFS. NVMFS writes about
-/// as many as a raw device (section 5.5).
+/// The published bytes that reach the device on ext4 and on xfs, divided by those of NVMFS. NVMFS writes
+/// about as many as a raw device (section 5.5).
 const EXT4_OVER_RAW: f64 = 5.0;
 const XFS_OVER_RAW: f64 = 2.0;
 /// The bar of this project: the log's segments need no transaction of the file system, so an append must

@@ -60,8 +60,8 @@ fn written_bytes_in(counters: &str) -> Option<u64> {
     Some(sectors * SECTOR_BYTES)
 }
 
-/// Runs a program, which a Debian package has. Returns its output, or an error that names the program and says
-/// why it failed.
+/// Runs a program, which a Debian package has. Returns its output, or an error that names the program and
+/// says why it failed.
 pub fn run(command: &mut Command, package: &str) -> Result<String> {
     let what = command.get_program().to_string_lossy().into_owned();
     let done = command.output().map_err(|error| match error.kind() {

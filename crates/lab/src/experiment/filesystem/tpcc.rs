@@ -163,8 +163,8 @@ fn at_least(bar: f64, over: &Point, under: &Point) -> Verdict {
     }
 }
 
-/// Returns a text with the order of the file systems, for the paper's variant. Neighbours whose rounds overlap
-/// are tied.
+/// Returns a text with the order of the file systems, for the paper's variant. Neighbours whose rounds
+/// overlap are tied.
 fn order_text(points: &[Point]) -> String {
     let mut theirs: Vec<&Point> =
         points.iter().filter(|point| factor(point, STORED) == IN_PLACE_TRIMMED).collect();
