@@ -254,7 +254,22 @@ impl Drop for Copied {
 }
 
 fn remove(path: &Path) -> Result<()> {
-    if path.exists() { Ok(std::fs::remove_dir_all(path)?) } else { Ok(()) }
+    if path.exists() {
+        std::fs::remove_dir_all(path).map_err(|error| not_removed(path, error))
+    } else {
+        Ok(())
+    }
+}
+
+fn not_removed(path: &Path, error: io::Error) -> BenchError {
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => BenchError::Arguments(format!(
+            "{} can't be removed, because a file system is mounted below it. An experiment that was killed leaves its file systems \
+             mounted: find them with findmnt, and unmount them with umount",
+            path.display()
+        )),
+        _ => error.into(),
+    }
 }
 
 #[cfg(test)]
@@ -291,6 +306,14 @@ mod tests {
         drop(bench);
         assert!(base.files.exists(), "somebody's directory stays");
         assert_eq!(std::fs::read_dir(memory.path()).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn a_directory_with_a_mounted_file_system_says_what_to_do() {
+        let busy = not_removed(Path::new("databases"), io::ErrorKind::ResourceBusy.into()).to_string();
+        assert!(busy.contains("databases") && busy.contains("umount"), "{busy}");
+        let other = not_removed(Path::new("databases"), io::ErrorKind::PermissionDenied.into()).to_string();
+        assert!(!other.contains("umount"), "{other}");
     }
 
     /// Copied holes became allocated blocks once, on ext4. So a table that was never trimmed looked as dense

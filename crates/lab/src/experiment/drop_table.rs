@@ -1,5 +1,5 @@
 //! Measures DROP TABLE of a large compressed table, with pages at fixed offsets and with packed pages, on
-//! ext4 and xfs if both can be created.
+//! ext4, xfs and btrfs if they can be made.
 //!
 //! In MariaDB, dropping a table with compressed pages can take minutes. The reason is that each compressed
 //! page ends with a hole in the file, so the file system manages one extent for each page. In Varve the
@@ -21,7 +21,7 @@ use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig}
 
 use super::claim::Claim;
 use super::copies::allocated_bytes;
-use super::filesystem::{FileSystem, Mounted};
+use super::filesystem::{FileSystem, Mounted, make_all};
 use super::lab::Lab;
 use super::row::{Factors, Subject};
 use super::table::TextTable;
@@ -156,21 +156,10 @@ pub fn drop_table(lab: &mut Lab<'_>) -> Result<()> {
 /// Returns the file systems that can be made on this machine. If none can be made, it is the file system of
 /// the directory.
 fn filesystems(lab: &mut Lab<'_>) -> Result<Vec<FileSystem>> {
-    let is_wanted = |kind: &FileSystem| lab.wants(&Factors::from([("file system", kind.name().into())]));
-    let wanted: Vec<FileSystem> = [FileSystem::Ext4, FileSystem::Xfs].into_iter().filter(is_wanted).collect();
     let place = lab.empty("filesystems")?;
-    let mut found = Vec::new();
-    for kind in wanted {
-        match Mounted::make(kind, &place.place().files, 0) {
-            Ok(_) => found.push(kind),
-            Err(error) => lab.say(&format!("no {} on a loop device here: {error}", kind.name()))?,
-        }
-    }
-    if found.is_empty() {
-        lab.say("the file system of the directory is measured")?;
-        found.push(FileSystem::Here);
-    }
-    Ok(found)
+    let kinds = [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs];
+    let made = make_all(lab, &kinds, &place.place().files, 0)?;
+    Ok(made.iter().map(Mounted::kind).collect())
 }
 
 /// Returns the bytes of a file system that has space for the tables, for the log, and for growing files.

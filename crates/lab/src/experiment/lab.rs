@@ -307,9 +307,21 @@ impl<'a> Lab<'a> {
 
     /// Copies loaded databases, one for each variant that the user asked for.
     pub fn stands(&self, workload: &dyn Workload, sizes: Sizes, variants: &[Variant]) -> Result<Vec<Stand>> {
+        self.stands_on(&self.bench, workload, sizes, variants)
+    }
+
+    /// Does the same as [`Lab::stands`], but makes the copies on `copies`, which may be on another file
+    /// system.
+    pub fn stands_on(
+        &self,
+        copies: &Bench,
+        workload: &dyn Workload,
+        sizes: Sizes,
+        variants: &[Variant],
+    ) -> Result<Vec<Stand>> {
         let wanted: Vec<Variant> =
             variants.iter().filter(|variant| self.wants(&variant.factors)).cloned().collect();
-        Stand::of_all(&self.bench, workload, sizes, &wanted)
+        Stand::of_all(&self.bench, copies, workload, sizes, &wanted)
     }
 
     /// Makes an empty directory. It is removed when the result is dropped.

@@ -308,8 +308,26 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "drop-table",
         source: "after Lindstrom 2017, section 5.5",
-        about: "how long a large compressed table takes to go, on ext4 and xfs, and what others notice",
+        about: "how long a large compressed table takes to go, on ext4, xfs and btrfs, and what others notice",
         run: drop_table::drop_table,
+    },
+    Experiment {
+        name: "filesystem-trim",
+        source: "Lindstrom 2017, figure 17",
+        about: "how long a hole of 4 KiB takes, on ext4, xfs, btrfs and a raw loop device",
+        run: filesystem::filesystem_trim,
+    },
+    Experiment {
+        name: "filesystem-log",
+        source: "Lindstrom 2017, figure 18",
+        about: "bytes that reach the device for each byte appended to a log, on ext4, xfs and btrfs",
+        run: filesystem::filesystem_log,
+    },
+    Experiment {
+        name: "filesystem-tpcc",
+        source: "Lindstrom 2017, figure 19",
+        about: "TPC-C with compressed pages on ext4, xfs and btrfs, with trims, without, and packed",
+        run: filesystem::filesystem_tpcc,
     },
     Experiment {
         name: "ycsb-engines",

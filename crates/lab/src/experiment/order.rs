@@ -9,6 +9,7 @@
 use super::claim::{Claim, Figure, PointPair};
 use super::row::{Factors, Point};
 use super::verdict::{TOLERANCE, Verdict};
+use varve_bench::report::Spread;
 
 /// If a point has a single round, its figure is taken to have this noise. Rounds of the same build differ by
 /// about as much.
@@ -30,14 +31,24 @@ pub struct RankedFigure {
 }
 
 impl RankedFigure {
+    /// Returns a figure with this spread over the rounds.
+    pub fn of_spread(name: &str, spread: Spread, rounds: usize, published: f64) -> Self {
+        let ends = ends(spread, rounds);
+        Self { name: name.to_owned(), median: spread.median, ends, published, spoilt: None }
+    }
+
     /// Returns the throughput of a point. `published` is its published ratio to the throughput of the point
     /// `under`.
     pub fn throughput(name: &str, point: &Point, under: &Point, published: f64) -> Self {
-        let noise = if point.rounds == 1 { ROUND_NOISE / 2.0 } else { 0.0 };
-        let ends = (point.tps.min * (1.0 - noise), point.tps.max * (1.0 + noise));
         let spoilt = Figure::Throughput.not_judged(PointPair { over: point, under });
-        Self { name: name.to_owned(), median: point.tps.median, ends, published, spoilt }
+        Self { spoilt, ..Self::of_spread(name, point.tps, point.rounds, published) }
     }
+}
+
+/// Returns the least and the greatest value of a figure, with its noise if there was one round only.
+pub fn ends(spread: Spread, rounds: usize) -> (f64, f64) {
+    let noise = if rounds == 1 { ROUND_NOISE / 2.0 } else { 0.0 };
+    (spread.min * (1.0 - noise), spread.max * (1.0 + noise))
 }
 
 /// Judges whether a pair has the published order. In the publication `one` is the better figure, or both are

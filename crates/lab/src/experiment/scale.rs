@@ -23,6 +23,10 @@ pub struct Scale {
     pub wear_percent: (u64, u64),
     /// Bytes of the pages of the table that is dropped, uncompressed.
     pub dropped_bytes: u64,
+    /// The pages of a round of `filesystem-trim`, each with a hole behind it.
+    pub punched_pages: u64,
+    /// The appends of a round of `filesystem-log`.
+    pub log_appends: u64,
     /// Bytes of a unit in the experiments on flash caches. For example, a pool has 20 units, a cache 140, and
     /// a database 100 to 415.
     pub flash_unit_bytes: u64,
@@ -50,6 +54,8 @@ impl Scale {
         wear_bytes: 256 << 20,
         wear_percent: (200, 100),
         dropped_bytes: 512 << 20,
+        punched_pages: 300,
+        log_appends: 200,
         flash_unit_bytes: 2 << 20,
         store_tuples: 25_000,
         store_tpcc: store_tpcc(1, 10_000),
@@ -67,6 +73,8 @@ impl Scale {
         wear_bytes: 1 << 30,
         wear_percent: (300, 200),
         dropped_bytes: 4 << 30,
+        punched_pages: 5_000,
+        log_appends: 3_000,
         flash_unit_bytes: 8 << 20,
         store_tuples: 250_000,
         store_tpcc: store_tpcc(4, 100_000),
@@ -84,6 +92,8 @@ impl Scale {
         wear_bytes: 2 << 20,
         wear_percent: (20, 40),
         dropped_bytes: 4 << 20,
+        punched_pages: 20,
+        log_appends: 20,
         flash_unit_bytes: 48 << 10,
         store_tuples: 400,
         store_tpcc: tpcc::Scale { warehouses: 1, districts: 2, customers: 30, items: 200 },

@@ -37,7 +37,7 @@ pub const LOG_BYTES_OF_POOL: u64 = 4;
 /// The number of the log's segments.
 const LOG_SEGMENTS: u64 = 8;
 /// The size of a segment is a multiple of this, which is the size of the largest page.
-const SEGMENT_UNIT_BYTES: u64 = 64 << 10;
+pub const SEGMENT_UNIT_BYTES: u64 = 64 << 10;
 /// The least size of the pool while a database is loaded.
 const LOADING_POOL_BYTES: usize = 256 << 20;
 /// The most databases that are loaded at the same time.
@@ -327,9 +327,10 @@ fn take_times(drives: &[Drive], is_on: bool) {
 
 impl Stand {
     /// Makes a stand for each variant: a copy of a loaded database. A database that is not loaded yet is
-    /// loaded first.
+    /// loaded first. The copies are made on `copies`, which may be another file system.
     pub fn of_all(
         bench: &Bench,
+        copies: &Bench,
         workload: &dyn Workload,
         sizes: Sizes,
         variants: &[Variant],
@@ -355,7 +356,7 @@ impl Stand {
         })?;
         let stand = |variant: &Variant| {
             let base = bench.base(&base_name(workload, sizes, variant), |_| Ok(()))?;
-            let copy = bench.copy(&base, &variant.label())?;
+            let copy = copies.copy(&base, &variant.label())?;
             Ok(Stand { variant: variant.clone(), sizes, copy })
         };
         variants.iter().map(stand).collect()

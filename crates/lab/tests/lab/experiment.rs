@@ -609,6 +609,58 @@ fn a_table_is_dropped_in_both_layouts() {
     assert!(text.contains("pages free s"), "{text}");
 }
 
+/// Holes are punched on the file system of the directory. The text of the paper has nothing about it.
+#[test]
+fn holes_are_punched_behind_pages() {
+    let (rows, text) = slice_of("filesystem-trim", 2, &["file system=here"]);
+    let made = of_kind(&rows, "file-system");
+    assert!(made.len() == 1 && made[0]["factors"]["file system"] == "here" && made[0]["made"].is_string());
+    let holes = of_kind(&rows, "hole");
+    let durable: Vec<_> = holes.iter().filter_map(|row| row["factors"]["durable pages"].as_bool()).collect();
+    assert_eq!(durable, [false, true]);
+    for row in holes {
+        let median = |name: &str| row[name]["median"].as_f64().unwrap_or(0.0);
+        assert!(median("median_us") > 0.0 && median("p99_us") >= median("median_us"), "{row}");
+        assert_eq!((&row["holes"], &row["rounds"]), (&20.into(), &2.into()));
+        assert!(row["freed_share"].as_f64() > Some(0.9), "{row}");
+    }
+    assert!(of_kind(&rows, "claim").is_empty(), "{rows:?}");
+    assert!(
+        text.contains("the file system of the directory is measured") && text.contains("NVMFS"),
+        "{text}"
+    );
+}
+
+/// The writes of a file system that others use, too, are not counted.
+#[test]
+fn a_log_is_appended_to_in_three_kinds_of_files() {
+    let (rows, text) = slice_of("filesystem-log", 1, &["file system=here"]);
+    let appends = of_kind(&rows, "append");
+    let files: Vec<_> = appends.iter().filter_map(|row| row["factors"]["file"].as_str()).collect();
+    assert_eq!(files, ["growing", "reserved", "recycled"]);
+    for row in appends {
+        assert!(row["mean_us"]["median"].as_f64() > Some(0.0) && row["amplification"].is_null(), "{row}");
+    }
+    assert!(of_kind(&rows, "claim").is_empty() && text.contains("not counted"), "{text}");
+}
+
+#[test]
+fn compressed_pages_run_tpcc_on_a_file_system() {
+    let (rows, text) = slice_of("filesystem-tpcc", 2, &["file system=here"]);
+    let points = of_kind(&rows, "point");
+    let pages: Vec<_> = points.iter().filter_map(|row| row["factors"]["pages"].as_str()).collect();
+    assert_eq!(pages, ["in place with trims", "in place without trims", "packed"]);
+    for point in &points {
+        assert!(point["tps"]["median"].as_f64() > Some(0.0), "{point}");
+        assert_eq!((&point["factors"]["file system"], &point["emulation"]), (&"here".into(), &Value::Null));
+    }
+    let claims = of_kind(&rows, "claim");
+    let bars: Vec<_> = claims.iter().filter(|claim| claim["bar"] == 1.0).collect();
+    assert!(claims.len() == 2 && bars.len() == 1, "{claims:?}");
+    assert!(["met", "missed", "not_judged"].iter().any(|verdict| bars[0]["verdict"] == *verdict), "{bars:?}");
+    assert!(text.contains("Order of throughput, in place with trims: here"), "{text}");
+}
+
 /// Points that the user has not asked for are not measured. A factor that no point has is an error.
 #[test]
 fn points_are_chosen_by_their_factors() {
