@@ -67,5 +67,6 @@ pub use planted::planted;
 pub use prepared::{Portal, Prepared};
 pub use session::{CancelToken, Probing, Session, SessionParams, SqlDatabase, TemporaryLimit};
 pub use sink::{Column, CommandTag, CopyShape, Nowhere, Origin, Progress, Severity, Sink};
+pub use system::show::type_name;
 pub use system_settings::{SystemSetting, SystemSettings};
 pub use time::{Reading, TimeForms, Zone};

@@ -143,6 +143,11 @@ impl Prepared {
         self.columns.as_deref()
     }
 
+    /// Returns whether this is a SELECT, VALUES or TABLE, which changes no rows.
+    pub fn is_query(&self) -> bool {
+        matches!(self.body, Body::Plan(Plan::Select(_)))
+    }
+
     /// Returns the text that was prepared.
     pub fn sql(&self) -> &str {
         &self.sql

@@ -146,6 +146,11 @@ pub trait Sink {
     fn encoding(&mut self, encoding: Encoding) {
         let _ = encoding;
     }
+    /// Returns whether the sink wants no more rows. If `row` fails and this is true, `Session::execute` ends a
+    /// query without an error, as a suspended portal. Statements that change rows run to their end.
+    fn has_enough(&self) -> bool {
+        false
+    }
     /// Receives a row, in column order.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()>;
     /// Receives the tag when a statement of `Session::simple` is done. (`execute` does not call it, but

@@ -9,10 +9,18 @@
 //! let db = varve::Embedded::open(directory.path())?;
 //! let mut session = db.session()?;
 //! session.run("create table item (id integer primary key, name text not null)")?;
-//! session.run("insert into item values (1, 'lamp'), (2, 'chair')")?;
+//! let insert = session.prepare("insert into item values ($1, $2)")?;
+//! let mut transaction = session.transaction()?;
+//! transaction.execute(&insert, &[&1, &"lamp"])?;
+//! transaction.execute(&insert, &[&2, &"chair"])?;
+//! transaction.commit()?;
 //!
-//! let rows = session.query("select name from item where id = 2")?;
-//! assert_eq!(rows[0].text("name"), Some("chair"));
+//! let row = session.query_one("select name from item where id = $1", &[&2])?;
+//! assert_eq!(row.get::<String>("name")?, "chair");
+//! for row in session.query_iter("select id, name from item order by id", &[])? {
+//!     let row = row?;
+//!     println!("{} {}", row.get::<i32>("id")?, row.get::<&str>("name")?);
+//! }
 //!
 //! // The same data through the engine, without SQL text.
 //! let mut transaction = db.engine().begin(varve::Isolation::ReadCommitted);
@@ -86,8 +94,12 @@ mod shell;
 pub mod system_file;
 mod tables_file;
 mod tablespace_locations;
+mod transfer;
 
-pub use embedded::{Embedded, Row, SqlSession};
+pub use embedded::{
+    ConversionError, Embedded, FromSql, IntoStatement, Row, RowIndex, Rows, SqlSession, SqlTransaction,
+    Statement, ToSql, TransactionBuilder,
+};
 pub use error::OpenError;
 pub use memory::default_pool_bytes;
 pub use varve_engine::{

@@ -566,7 +566,11 @@ impl Session {
         let began = self.log_statement("execute", prepared.sql());
         let result = self
             .caught(prepared.sql(), |session| session.run_portal(prepared, params, portal, max_rows, sink));
-        let result = self.disarm(result);
+        let mut result = self.disarm(result);
+        if result.is_err() && prepared.is_query() && sink.has_enough() {
+            self.scratch.end_statement();
+            result = Ok(Progress::Suspended);
+        }
         self.log_end("execute", prepared.sql(), began, &result);
         if result.is_err() {
             self.after_error();

@@ -100,6 +100,45 @@ Examples:
     varve sql /srv/db -f data.sql -f more.sql
     varve sql /srv/db -c \"\\copy item from 'item.csv' with (format csv)\"";
 
+/// `varve help dump`
+pub const DUMP: &str = "\
+Writes the database postgres in a directory, or the database that an address names, as SQL text to standard \
+output. `varve sql DIR --create -f FILE` and psql restore it. Everything is read in one snapshot. A directory \
+must not be in use; a running server is dumped by its address. No programs of PostgreSQL are needed.
+
+A dump has schemas, sequences, tables, rows, constraints, indexes, views and comments. It has no roles, owners, \
+rights, tablespaces and settings. The same contents give the same text.
+
+Examples:
+
+    varve dump /srv/db > db.sql
+    varve dump postgres://postgres@127.0.0.1:5433/postgres -o db.sql
+    varve dump /srv/db --schema-only
+    varve dump /srv/db --table public.item --data-only";
+
+/// `varve help import`
+pub const IMPORT: &str = "\
+Copies a database of PostgreSQL into a database of Varve: schemas, tables, rows, sequences, constraints, \
+indexes, views and comments. All rows are those of one snapshot of the source, which is only read.
+
+First it tries all definitions in the target and rolls them back. From that it prints a report: what gets \
+another form, because Varve lacks it, and what is left out. With --report-only it stops there; without --to it \
+tries the definitions in a temporary database. Then it makes the tables, copies their rows, and makes indexes, \
+foreign keys and views. At the end it compares the numbers of rows. The report and the result go to standard \
+output, progress to standard error.
+
+The target must have none of these objects. The exit code is 0 only if everything that the report promises is \
+there. Otherwise the message says what was loaded and what was not.
+
+The password of the source is read from the address or from PGPASSWORD. The connection has no TLS.
+
+Examples:
+
+    varve import --from postgres://app@db.example/app --report-only
+    varve import --from postgres://app@db.example/app --to /srv/db --jobs 4
+    varve import --from postgres://app@db.example/app --to postgres://postgres@127.0.0.1:5433/postgres
+    varve import --from postgres://app@db.example/app --to /srv/db --schema sales";
+
 /// `varve help check`
 pub const CHECK: &str = "\
 Reads every used page, tree, row, index entry and allocation of a database, and compares them with each \

@@ -2,7 +2,9 @@
 
 mod bench;
 mod check;
+mod dump;
 mod help;
+mod import;
 mod init;
 mod nvm;
 mod serve;
@@ -19,6 +21,7 @@ use crate::data_directory::{DirectoryState, inspect};
 use crate::error::OpenError;
 use crate::shell::Format;
 use crate::system_file::{Misfit, SystemFile};
+use crate::transfer::TransferError;
 
 /// The reason why a command failed, as a paragraph.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,9 @@ pub enum CommandError {
     /// The smart device can't serve.
     #[error("The device cannot serve: {0}.")]
     Device(#[from] varve_smart::SmartError),
+    /// A dump or an import failed.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
     /// The measurement failed.
     #[error("The measurement failed: {0}.")]
     Bench(#[from] varve_bench::BenchError),
@@ -87,6 +93,12 @@ enum Command {
     /// Run statements on a database in this process, without a server
     #[command(long_about = help::SQL)]
     Sql(SqlArgs),
+    /// Write a database as SQL text
+    #[command(long_about = help::DUMP)]
+    Dump(DumpArgs),
+    /// Copy a PostgreSQL database into a new or empty Varve database
+    #[command(long_about = help::IMPORT)]
+    Import(ImportArgs),
     /// Measure: workloads in this process or over the wire
     #[command(long_about = help::BENCH)]
     Bench(varve_bench::cli::BenchArgs),
@@ -141,6 +153,74 @@ struct SqlArgs {
     /// The role of the session
     #[arg(short = 'U', long, default_value = "postgres")]
     user: String,
+}
+
+#[derive(Debug, Args)]
+struct DumpArgs {
+    /// The data directory of a stopped database, or the address of a server, postgres://user@host:port/database
+    #[arg(default_value = DEFAULT_DIRECTORY)]
+    source: String,
+    /// Only definitions, no rows
+    #[arg(long, conflicts_with = "data_only")]
+    schema_only: bool,
+    /// Only rows and values of sequences, no definitions
+    #[arg(long)]
+    data_only: bool,
+    /// Only this table, as name or schema.name; may be given several times
+    #[arg(short, long = "table", value_name = "NAME")]
+    tables: Vec<String>,
+    /// Only this schema; may be given several times
+    #[arg(short = 'n', long = "schema", value_name = "NAME")]
+    schemas: Vec<String>,
+    /// Write to this file instead of standard output. The file must not exist
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    opening: Opening,
+}
+
+#[derive(Debug, Args)]
+struct ImportArgs {
+    /// The address of the source, postgres://user@host:port/database
+    #[arg(long, value_name = "URL")]
+    from: String,
+    /// The target: a data directory, which is created if it is missing, or the address of a running server
+    #[arg(long, value_name = "URL|DIR", required_unless_present = "report_only")]
+    to: Option<String>,
+    /// Only this schema; may be given several times
+    #[arg(short = 'n', long = "schema", value_name = "NAME")]
+    schemas: Vec<String>,
+    /// The number of tables that are copied at a time
+    #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+    /// Print the compatibility report and stop; nothing is changed
+    #[arg(long)]
+    report_only: bool,
+    #[command(flatten)]
+    opening: Opening,
+}
+
+/// How a data directory is opened, if a command can also take the address of a server.
+#[derive(Debug, Args)]
+struct Opening {
+    /// The configuration of a data directory; without it, varve.toml in the directory, if there is one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Memory for the buffer pool of a data directory, such as 512MiB or 2GiB; overrides the configuration
+    #[arg(long, value_name = "SIZE", value_parser = pool_size)]
+    pool: Option<u64>,
+}
+
+impl Opening {
+    /// Returns the arguments for a directory.
+    fn of(&self, directory: &str) -> Where {
+        Where {
+            directory: PathBuf::from(directory),
+            config: self.config.clone(),
+            pool: self.pool,
+            accept_copy: false,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -271,6 +351,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Nvm(arguments) => nvm::run(&arguments),
         Command::Device(DeviceCommand::Serve(serve)) => serve.run().map_err(CommandError::from),
         Command::Sql(arguments) => sql::run(&arguments),
+        Command::Dump(arguments) => dump::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match done {

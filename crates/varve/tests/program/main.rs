@@ -7,6 +7,7 @@ mod command_line;
 mod config_file;
 mod data_directory;
 mod described;
+mod embedded;
 mod io_trace;
 mod log;
 mod log_capacity;

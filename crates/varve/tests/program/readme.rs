@@ -33,10 +33,12 @@ fn the_ten_lines_hold() {
     let rust = block("rust");
     let db = Embedded::open(directory.path()).unwrap();
     let mut session = db.session().unwrap();
-    session.run(quoted(rust, "session.run(")).unwrap();
-    let rows = session.query(quoted(rust, "session.query(")).unwrap();
-    assert_eq!(rows.len(), 1, "a clean shutdown leaves no gap in a sequence");
-    assert_eq!(rows[0].text(quoted(rust, "rows[0].text(")), Some(quoted(rust, "Some(")));
+    session.execute(quoted(rust, "session.execute("), &[&"Edith"]).unwrap();
+    assert!(rust.contains("&[&\"Edith\"]"), "the parameter of the README is another one");
+    // A clean shutdown leaves no gap in a sequence, so the new row has the number 3.
+    let row = session.query_one(quoted(rust, "session.query_one("), &[&3]).unwrap();
+    assert!(rust.contains("&[&3]"), "the parameter of the README is another one");
+    assert_eq!(row.get::<String>(quoted(rust, "row.get::<String>(")).unwrap(), "Edith");
     drop(session);
     db.close().unwrap();
 }

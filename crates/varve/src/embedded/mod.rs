@@ -1,15 +1,34 @@
 //! The API for a program that embeds Varve: opens a database in the program's own process.
 //!
+//! | file | part |
+//! |---|---|
+//! | `session.rs` | statements with and without parameters |
+//! | `rows.rs` | an iterator over the rows of a query that runs meanwhile |
+//! | `row.rs`, `convert.rs` | columns and parameters as Rust types |
+//! | `transaction.rs` | the guard of a transaction |
+//!
 //! Invariants
 //! 1. The directory stays locked until the database is closed.
 //! 2. A database may be dropped without `close`. Nothing is lost, because the next open recovers.
 
+mod convert;
+mod row;
+mod rows;
+mod session;
+mod transaction;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_engine::{Database, Datum, Value};
+use varve_engine::Database;
 use varve_query::{Queries, QueryOptions};
-use varve_sql::{Column, CommandTag, Session, SessionParams, Sink, SqlDatabase, SqlError, TemporaryLimit};
+use varve_sql::{Session, SessionParams, SqlDatabase, SqlError, TemporaryLimit};
+
+pub use convert::{ConversionError, FromSql, ToSql};
+pub use row::{Row, RowIndex};
+pub use rows::Rows;
+pub use session::{IntoStatement, SqlSession, Statement};
+pub use transaction::{SqlTransaction, TransactionBuilder};
 
 use crate::config::Settings;
 use crate::data_directory::DatabaseDevices;
@@ -86,7 +105,7 @@ impl Embedded {
             database: "postgres".to_owned(),
             ..SessionParams::default()
         };
-        Session::new(self.sql.clone(), params).map(SqlSession)
+        Session::new(self.sql.clone(), params).map(SqlSession::new)
     }
 
     /// Returns the engine below SQL.
@@ -109,105 +128,6 @@ impl Embedded {
     pub fn close(self) -> Result<(), OpenError> {
         self.engine.shutdown().map_err(OpenError::Close)?;
         self.home.close();
-        Ok(())
-    }
-}
-
-/// A session that collects results in memory.
-pub struct SqlSession(Session);
-
-impl SqlSession {
-    /// Runs statements for their effect. Returns the number of rows that the last one affected.
-    pub fn run(&mut self, sql: &str) -> Result<u64, SqlError> {
-        self.gather(sql).map(|gathered| gathered.affected)
-    }
-
-    /// Runs statements. Returns the rows of the last one that has a result.
-    pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, SqlError> {
-        self.gather(sql).map(|gathered| gathered.rows)
-    }
-
-    /// Returns the SQL session, for prepared statements, and for results that do not fit into memory.
-    pub fn inner(&mut self) -> &mut Session {
-        &mut self.0
-    }
-
-    fn gather(&mut self, sql: &str) -> Result<Gathered, SqlError> {
-        let mut gathered = Gathered { columns: Arc::from([]), rows: Vec::new(), affected: 0 };
-        self.0.simple(sql, &mut gathered)?;
-        Ok(gathered)
-    }
-}
-
-/// One row of a result.
-#[derive(Debug, Clone)]
-pub struct Row {
-    columns: Arc<[Column]>,
-    values: Box<[Value]>,
-}
-
-impl Row {
-    /// Returns the value of a column, or `None` if the result has no column with this name.
-    pub fn get(&self, column: &str) -> Option<&Value> {
-        let index = self.columns.iter().position(|known| &*known.name == column)?;
-        self.values.get(index)
-    }
-
-    /// Returns the text of a column, or `None` if it is NULL, of another type, or absent.
-    pub fn text(&self, column: &str) -> Option<&str> {
-        match self.get(column)? {
-            Value::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// Returns the integer of a column, of any width. Returns `None` if it is NULL, of another type, or
-    /// absent.
-    pub fn integer(&self, column: &str) -> Option<i64> {
-        self.get(column)?.as_datum().as_integer()
-    }
-
-    /// Returns all values in the order of the columns.
-    pub fn values(&self) -> &[Value] {
-        &self.values
-    }
-
-    /// Returns the columns.
-    pub fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-}
-
-struct Gathered {
-    columns: Arc<[Column]>,
-    rows: Vec<Row>,
-    affected: u64,
-}
-
-impl Sink for Gathered {
-    fn columns(&mut self, columns: &[Column]) -> Result<(), SqlError> {
-        self.columns = columns.into();
-        self.rows.clear();
-        Ok(())
-    }
-
-    fn row(&mut self, row: &[Datum<'_>]) -> Result<(), SqlError> {
-        let values = row.iter().map(Datum::to_value).collect();
-        self.rows.push(Row { columns: self.columns.clone(), values });
-        Ok(())
-    }
-
-    fn complete(&mut self, tag: &CommandTag) -> Result<(), SqlError> {
-        self.affected = match *tag {
-            CommandTag::Select(count)
-            | CommandTag::Insert(count)
-            | CommandTag::Update(count)
-            | CommandTag::Delete(count)
-            | CommandTag::Copy(count)
-            | CommandTag::Fetch(count)
-            | CommandTag::Move(count) => count,
-            CommandTag::Plain(_) | CommandTag::Empty => 0,
-        };
         Ok(())
     }
 }
