@@ -37,6 +37,7 @@ mod lock;
 mod locked;
 mod log;
 mod maintain;
+mod measured;
 mod moment;
 mod named;
 mod owner;
@@ -48,6 +49,7 @@ mod roles;
 mod run;
 mod tablespace;
 mod view;
+mod watch;
 mod watchdog;
 
 use std::cell::Cell;
@@ -62,7 +64,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use varve_engine::{
     BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Catalog, Database, DatabaseDef, Datum, Isolation,
-    ObjectId, POSTGRES_NAME, RoleDef, SavepointId, SessionLocks, TemporaryQuota, Transaction,
+    ObjectId, POSTGRES_NAME, RoleDef, SavepointId, SessionLocks, TemporaryQuota, Transaction, WaitNotice,
 };
 
 use crate::activity::{Ender, Seat, State, Watched};
@@ -81,12 +83,14 @@ use crate::scram::Verifier;
 use crate::sequence_memory::SequenceMemory;
 use crate::settings::{self, InitialSource, Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
+use crate::statement_stats::StatementStats;
 use crate::system_settings::{ProcessSettings, SystemSettings};
 use crate::table_method;
 use crate::time::{Reading, TimeForms};
 use crate::utility::Level;
 use authorize::Allowed;
 use identity::Identity;
+pub use watch::{SessionState, StatementState, TableState};
 use watchdog::Watchdog;
 
 /// The number of statements in the plan cache that all sessions of a database share.
@@ -110,6 +114,7 @@ pub struct SqlDatabase {
     temporary_limit: Arc<TemporaryLimit>,
     process: ProcessSettings,
     watched: Arc<Watched>,
+    statements: Arc<StatementStats>,
     /// The secret from which verifiers for missing roles are made, as long as the first role has no password.
     secret: [u8; 32],
 }
@@ -130,6 +135,7 @@ impl SqlDatabase {
             temporary_limit,
             process: ProcessSettings::default(),
             watched: Arc::default(),
+            statements: Arc::default(),
             secret,
         }
     }
@@ -143,6 +149,11 @@ impl SqlDatabase {
     /// `temp_file_limit`.
     pub fn with_temporary_limit(self, limit: Arc<TemporaryLimit>) -> SqlDatabase {
         SqlDatabase { temporary_limit: limit, ..self }
+    }
+
+    /// Adds statistics of statements, whose limit the program can change. Without them, there are none.
+    pub fn with_statements(self, statements: Arc<StatementStats>) -> SqlDatabase {
+        SqlDatabase { statements, ..self }
     }
 
     /// Adds the settings of the process for ALTER SYSTEM. Without them, ALTER SYSTEM is refused (0A000).
@@ -212,6 +223,11 @@ impl SqlDatabase {
     /// Returns the state of all sessions, and the results of ANALYZE.
     pub(crate) fn watched(&self) -> &Arc<Watched> {
         &self.watched
+    }
+
+    /// Returns the statistics of statements.
+    pub(crate) fn statements(&self) -> &Arc<StatementStats> {
+        &self.statements
     }
 
     /// Returns the storage engine.
@@ -370,6 +386,8 @@ pub struct Session {
     settings: Settings,
     /// The kinds of the session's statements that are written to the server's log.
     logging: log::Logging,
+    /// Logs long waits for locks, if the settings ask for it.
+    wait_notice: Option<Arc<WaitNotice>>,
     /// Settings without effect for which the client has already got a notice.
     told_without_effect: BTreeSet<&'static str>,
     settings_changed: bool,
@@ -392,6 +410,8 @@ pub struct Session {
     watchdog: Option<Watchdog>,
     /// The session's entry that other sessions see.
     seat: Seat,
+    /// The statistics of the session's statements.
+    remembered: measured::Remembered,
     /// The session's quota for temporary files.
     temporary: Arc<TemporaryQuota>,
     /// The measurements of the running statement, if EXPLAIN ANALYZE runs it.
@@ -419,9 +439,15 @@ fn first_settings(
         // Until the setting is changed, one query may use the memory that all queries have together.
         settings.set_fact("work_mem", &(general.memory_bytes() >> 10).to_string());
     }
-    for name in ["log_connections", "log_disconnections"] {
+    for name in ["log_checkpoints", "log_connections", "log_disconnections"] {
         if let Some(setting) = shared.process.find(name) {
             settings.set_fact(name, &setting.value);
+        }
+    }
+    for name in ["log_lock_waits", "log_min_duration_statement", "log_temp_files"] {
+        let setting = shared.process.find(name);
+        if let Some(setting) = setting.filter(|setting| setting.value != setting.default) {
+            settings.set_initial(name, &setting.value, InitialSource::File)?;
         }
     }
     let method = shared.process.find(table_method::SETTING);
@@ -480,7 +506,7 @@ impl Session {
         };
         seat.rename(&settings.get("application_name").unwrap_or_default());
         let locks = Arc::new(shared.engine.session_locks(facts.process_id.cast_unsigned()));
-        Ok(Session {
+        let mut session = Session {
             shared_plans: shared.plans_of(database.id),
             shared,
             block: Block::Idle,
@@ -496,6 +522,7 @@ impl Session {
             defines: false,
             defaults: block::defaults(&settings),
             logging: log::Logging::of(&settings),
+            wait_notice: None,
             told_without_effect: BTreeSet::new(),
             settings,
             settings_changed: true,
@@ -513,9 +540,12 @@ impl Session {
             notices: Vec::new(),
             watchdog: None,
             seat,
+            remembered: measured::Remembered::default(),
             temporary: Arc::default(),
             analysis: None,
-        })
+        };
+        session.wait_notice = session.lock_wait_notice();
+        Ok(session)
     }
 
     /// Parses and binds one statement. `types[i]` is the declared type OID of `$i+1`, or 0. After an error
