@@ -265,6 +265,13 @@ fn unknown(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
 
+/// Returns the error 55P02 for a setting of the server.
+fn not_now(name: &str) -> SqlError {
+    let message = format!("parameter \"{name}\" cannot be changed now");
+    let refused = SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message);
+    refused.with_hint("ALTER SYSTEM SET changes it.")
+}
+
 fn invalid(name: &str, value: &str) -> SqlError {
     let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
@@ -569,11 +576,7 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
             let message = format!("parameter \"{name}\" cannot be set after connection start");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
-        Kind::OfServer => {
-            let message = format!("parameter \"{name}\" cannot be changed now");
-            let refused = SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message);
-            return Err(refused.with_hint("ALTER SYSTEM SET changes it."));
-        }
+        Kind::OfServer => return Err(not_now(name)),
         Kind::Configured | Kind::ConfiguredTime => {
             let message = format!("parameter \"{name}\" cannot be changed without restarting the server");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));

@@ -82,10 +82,12 @@ pub mod data_directory;
 mod embedded;
 mod error;
 mod memory;
+mod messages;
 mod shell;
 pub mod system_file;
 mod tables_file;
 mod tablespace_locations;
+mod watch;
 
 pub use embedded::{Embedded, Row, SqlSession};
 pub use error::OpenError;

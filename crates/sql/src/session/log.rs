@@ -124,6 +124,12 @@ impl Session {
         }
     }
 
+    /// Returns the same session with the notice that its first settings ask for.
+    pub(super) fn with_wait_notice(mut self) -> Session {
+        self.wait_notice = self.lock_wait_notice();
+        self
+    }
+
     /// Returns the function that logs long waits for locks, if the settings ask for it (`log_lock_waits`).
     pub(super) fn lock_wait_notice(&self) -> Option<Arc<WaitNotice>> {
         if !self.settings.is_on("log_lock_waits") || !log::is_kept() {

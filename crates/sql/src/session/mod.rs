@@ -469,6 +469,12 @@ fn first_settings(
     Ok(settings)
 }
 
+/// Returns the first state of a session's random numbers.
+fn seed(process_id: i32) -> u64 {
+    let seed = crate::eval::func::clock_us() as u64 ^ (process_id as u64) << 32;
+    (seed ^ u64::from(std::process::id())).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+}
+
 impl Session {
     /// Starts a session. The error is 28000 if the role may not log in, and 28P01 if it has changed since it
     /// was authenticated. For a wrong start-up setting the error is 42704, 22023 or 0A000. `database::enter`
@@ -476,14 +482,11 @@ impl Session {
     pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
         let identity = Identity::of_login(&catalog, &params.user, params.proved.as_ref())?;
-        let who = identity.who();
-        let user = identity.name().to_owned();
+        let (who, user) = (identity.who(), identity.name().to_owned());
         let cancel = Arc::<AtomicBool>::default();
         let (database, seat) = database::enter(&shared, &catalog, &params, &identity, Arc::clone(&cancel))?;
         let is_superuser = Holder::of(&catalog, who).is_superuser();
         let settings = first_settings(&shared, &database, &params, &user, is_superuser)?;
-        let seed = crate::eval::func::clock_us() as u64 ^ (params.process_id as u64) << 32;
-        let seed = seed ^ u64::from(std::process::id());
         let facts = Facts {
             session_user: user.clone(),
             user,
@@ -500,13 +503,13 @@ impl Session {
             table_method: settings.table_method(),
             default_tablespace: settings.get("default_tablespace").unwrap_or_default(),
             lock_timeout: block::defaults(&settings).lock_timeout,
-            random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            random: Cell::new(seed(params.process_id)),
             cancel,
             world: None,
         };
         seat.rename(&settings.get("application_name").unwrap_or_default());
         let locks = Arc::new(shared.engine.session_locks(facts.process_id.cast_unsigned()));
-        let mut session = Session {
+        Ok(Session {
             shared_plans: shared.plans_of(database.id),
             shared,
             block: Block::Idle,
@@ -543,9 +546,8 @@ impl Session {
             remembered: measured::Remembered::default(),
             temporary: Arc::default(),
             analysis: None,
-        };
-        session.wait_notice = session.lock_wait_notice();
-        Ok(session)
+        }
+        .with_wait_notice())
     }
 
     /// Parses and binds one statement. `types[i]` is the declared type OID of `$i+1`, or 0. After an error

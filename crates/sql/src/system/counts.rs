@@ -7,9 +7,7 @@
 //! This module does not know the code that counts. `statistics.rs` shows the counters under Varve's own
 //! names.
 
-use std::sync::Arc;
-
-use varve_engine::{IndexDef, LogStats, Numeric, POSTGRES, PagerStats, TableAccesses, Value};
+use varve_engine::{LogStats, Numeric, POSTGRES, PagerStats, TableAccesses, Value};
 
 use super::others::databases;
 use super::relations::{Relation, What, relations};
@@ -79,7 +77,7 @@ fn of_tables(world: &SystemContext, rows: &mut Rows<'_>) {
     let mut sum = TableAccesses::default();
     for table in world.catalog.tables() {
         let own = world.engine.table_accesses(table.id);
-        let (scans, rows) = by_indexes(world, &table.indexes);
+        let (scans, rows) = world.index_accesses(&table.indexes);
         sum.rows_read += own.rows_read + own.key_rows + rows;
         sum.key_rows += own.key_rows + rows;
         sum.key_scans += own.key_scans + scans;
@@ -94,12 +92,6 @@ fn of_tables(world: &SystemContext, rows: &mut Rows<'_>) {
         ("tup_updated", count(sum.updated)),
         ("tup_deleted", count(sum.deleted)),
     ]);
-}
-
-/// Returns the scans of secondary indexes, and the rows that they have passed.
-pub(super) fn by_indexes(world: &SystemContext, indexes: &[Arc<IndexDef>]) -> (u64, u64) {
-    let accesses = indexes.iter().map(|index| world.engine.index_accesses(index.id));
-    accesses.fold((0, 0), |(scans, rows), index| (scans + index.key_scans, rows + index.key_rows))
 }
 
 /// Sets the counters that Varve lacks to zero.

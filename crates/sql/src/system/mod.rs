@@ -56,8 +56,8 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::Mutex;
 use varve_engine::{
-    Array, Catalog, ColumnType, Database, Datum, LockMode, Locker, ObjectId, SequenceDrawer, SessionLocks,
-    Sizes, Value, predefined,
+    Array, Catalog, ColumnType, Database, Datum, IndexDef, LockMode, Locker, ObjectId, SequenceDrawer,
+    SessionLocks, Sizes, Value, predefined,
 };
 
 use crate::activity::Watched;
@@ -186,6 +186,12 @@ impl SystemContext {
         };
         self.asked.lock().settings.push((name.to_ascii_lowercase(), value.map(str::to_owned), is_local));
         Ok(shown)
+    }
+
+    /// Returns the scans of these secondary indexes, and the rows that they have passed.
+    pub fn index_accesses(&self, indexes: &[Arc<IndexDef>]) -> (u64, u64) {
+        let accesses = indexes.iter().map(|index| self.engine.index_accesses(index.id));
+        accesses.fold((0, 0), |(scans, rows), index| (scans + index.key_scans, rows + index.key_rows))
     }
 
     /// Returns the context for printing definitions.

@@ -7,7 +7,6 @@
 
 use varve_engine::{ColumnType, Datum, LockInfo, LockOwner, Locked, ObjectId, Value, predefined};
 
-use super::counts::by_indexes;
 use super::{Fill, Rows, SystemContext, list, oid, text};
 use crate::activity::State;
 use crate::rights::Holder;
@@ -226,7 +225,7 @@ fn pg_stat_tables(world: &SystemContext, rows: &mut Rows<'_>) {
     for table in world.catalog.tables() {
         let count = world.watched.count(table.id);
         let own = world.engine.table_accesses(table.id);
-        let (index_scans, index_rows) = by_indexes(world, &table.indexes);
+        let (index_scans, index_rows) = world.index_accesses(&table.indexes);
         let live = count.map_or(own.inserted.saturating_sub(own.deleted), |count| count.rows);
         rows.add([
             ("relid", oid(table.id.0)),

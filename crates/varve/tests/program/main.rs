@@ -10,6 +10,7 @@ mod described;
 mod io_trace;
 mod log;
 mod log_capacity;
+mod metrics;
 mod panics;
 mod readme;
 mod serve;
