@@ -81,6 +81,8 @@ pub struct Accounting {
     flushes: [AtomicU64; SPACES],
     punched: [Cell; SPACES],
     timing: AtomicBool,
+    /// Whether single operations are traced.
+    tracing: AtomicBool,
     latencies: Latencies,
     trace: IoTrace,
 }
@@ -102,7 +104,14 @@ impl Accounting {
     pub fn observe(&self, latency: bool, trace_entries_max: usize) {
         self.latencies.switch(latency);
         self.trace.switch(trace_entries_max);
+        self.tracing.store(trace_entries_max > 0, Relaxed);
         self.timing.store(latency || trace_entries_max > 0, Relaxed);
+    }
+
+    /// Switches only the latency histograms on or off. The trace continues.
+    pub fn observe_latencies(&self, is_on: bool) {
+        self.latencies.switch(is_on);
+        self.timing.store(is_on || self.tracing.load(Relaxed), Relaxed);
     }
 
     /// Returns the latency histograms.
@@ -184,6 +193,8 @@ impl Accounting {
     #[cold]
     fn note(&self, what: Timed, io: Io, started: Instant) {
         self.latencies.record(what, started.elapsed());
-        self.trace.record(what, io, started);
+        if self.tracing.load(Relaxed) {
+            self.trace.record(what, io, started);
+        }
     }
 }

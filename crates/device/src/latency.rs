@@ -93,6 +93,11 @@ impl Latencies {
         })
     }
 
+    /// Returns whether latencies are recorded.
+    pub fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
     /// Removes all recorded latencies.
     pub fn clear(&self) {
         for kind in &self.kinds {

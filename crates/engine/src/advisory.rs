@@ -22,7 +22,7 @@ use crate::lock_queue::{AdvisoryKey, Grant, Holder, Request, Tag};
 use crate::modes::LockMode;
 use crate::registry::Party;
 use crate::transaction::Transaction;
-use crate::waits::{Got, Patience, Wish};
+use crate::waits::{Got, Patience, WaitNotice, Wish};
 
 /// A session's identity in the lock table. Locks of the session and of its transactions never conflict with
 /// each other.
@@ -47,6 +47,7 @@ pub struct Locker {
     owner: Owner,
     timeout: Option<Duration>,
     cancel: Option<Arc<AtomicBool>>,
+    notice: Option<Arc<WaitNotice>>,
 }
 
 impl std::fmt::Debug for Locker {
@@ -78,8 +79,9 @@ impl Transaction {
 
     /// Returns an object that takes advisory locks during the running statement.
     pub fn locker(&self) -> Locker {
-        let (timeout, cancel) = (self.cx.timeout, self.cx.cancel.clone());
-        Locker { core: Arc::clone(&self.cx.core), owner: self.cx.owner, timeout, cancel }
+        let (timeout, cancel, notice) =
+            (self.cx.timeout, self.cx.cancel.clone(), self.cx.wait_notice.clone());
+        Locker { core: Arc::clone(&self.cx.core), owner: self.cx.owner, timeout, cancel, notice }
     }
 }
 
@@ -99,7 +101,8 @@ impl Locker {
         let wish = Wish { tag: Tag::Advisory(key), strong: None, request, is_noted: false };
         let timeout = if waits { self.timeout } else { Some(Duration::ZERO) };
         let log = Some(self.core.pager.log());
-        let patience = Patience { timeout, deadline: None, cancel: self.cancel.as_deref(), log };
+        let (cancel, notice) = (self.cancel.as_deref(), self.notice.as_deref());
+        let patience = Patience { timeout, deadline: None, cancel, log, notice };
         match self.core.waits.lock(registry, wish, patience) {
             Err(Error::LockTimeout) if !waits => return Ok(false),
             Ok(Got::Before) => {}

@@ -26,14 +26,14 @@ use crate::modes::LockMode;
 use crate::node::Stamp;
 use crate::partitions::{PartitionId, PartitionWork};
 use crate::purge_queue::Finished;
-use crate::row_access::{Isolation, ScanIndex, WhenHeld};
+use crate::row_access::{Isolation, ScanIndex, ScanSpec, WhenHeld};
 use crate::serial::Serial;
 use crate::share::Share;
 use crate::table_lock::Waiting;
 use crate::tree::Scan;
 use crate::undo::{Kind, Prepared, Record, RecordRef, Segment};
 use crate::versions::Version;
-use crate::waits::{HeldRow, Patience};
+use crate::waits::{HeldRow, Patience, WaitNotice};
 
 /// A bit that distinguishes transactions that want a KEY SHARE lock of a row from those that want to change
 /// the row.
@@ -57,6 +57,8 @@ pub struct Context {
     pub(crate) record: Record,
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancel: Option<Arc<AtomicBool>>,
+    /// Reports long waits for locks.
+    pub(crate) wait_notice: Option<Arc<WaitNotice>>,
     /// Rows that this transaction shares (`share.rs`).
     pub(crate) shared: Vec<Share>,
     has_waited: bool,
@@ -131,6 +133,7 @@ impl Context {
             record: Record::default(),
             timeout,
             cancel: None,
+            wait_notice: None,
             shared: Vec::new(),
             has_waited: false,
             awaited: None,
@@ -164,6 +167,7 @@ impl Context {
             record: Record::default(),
             timeout: None,
             cancel: None,
+            wait_notice: None,
             shared: Vec::new(),
             has_waited: false,
             awaited: None,
@@ -225,6 +229,11 @@ impl Context {
             ScanIndex::Primary => &self.buffers.key,
             ScanIndex::Secondary(_) => &self.buffers.entry,
         }
+    }
+
+    /// Returns whether a scan continues after the row at which the last scan of the index ended.
+    pub(crate) fn continues(&self, spec: &ScanSpec<'_>) -> bool {
+        matches!(spec.lower, std::ops::Bound::Excluded(key) if key == self.place(spec.index))
     }
 
     /// Takes the rest of a transaction whose rollback or commit failed, so that it is undone later. `None`
@@ -502,7 +511,8 @@ impl Context {
 
     fn patience(&self) -> Patience<'_> {
         let log = Some(self.core.pager.log());
-        Patience { timeout: self.timeout, deadline: None, cancel: self.cancel.as_deref(), log }
+        let (cancel, notice) = (self.cancel.as_deref(), self.wait_notice.as_deref());
+        Patience { timeout: self.timeout, deadline: None, cancel, log, notice }
     }
 
     /// Waits for another transaction because of a key of a tree. The caller checks the row again afterwards.

@@ -27,6 +27,7 @@ use crate::root::Root;
 use crate::serial::Recent;
 use crate::share::Shares;
 use crate::status::{Status, StatusTable};
+use crate::table_counters::AllCounters;
 use crate::table_engine::{CoreRef, TableEngine};
 use crate::undo::SegmentPool;
 use crate::waits::Waits;
@@ -82,6 +83,8 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// What scans have found out about leaves by columns.
     pub(crate) leaf_facts: LeafFacts,
+    /// The accesses to each table.
+    pub(crate) accesses: AllCounters,
     /// Transaction ids below this are durably reserved.
     pub(crate) id_limit: AtomicU64,
     pub(crate) engines: Vec<Box<dyn TableEngine>>,
@@ -223,7 +226,9 @@ impl Core {
         let (rewriter, creator) = (trees.rewriter(def.place.owner), trees.creator(def.place.owner));
         let stored = def.stored_tables();
         let lock = self.catalog.lock_of(def.id);
-        let table = Arc::new(Table::new(Arc::clone(&def), store, lock, Kept { rewriter, creator, stored }));
+        let counters = self.accesses.of(def.id, def.indexes.iter().map(|index| index.id));
+        let kept = Kept { rewriter, creator, stored, counters };
+        let table = Arc::new(Table::new(Arc::clone(&def), store, lock, kept));
         if def.handle.set(Arc::downgrade(&table)).is_err() {
             panic!("a table definition is opened twice");
         }

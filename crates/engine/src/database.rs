@@ -14,12 +14,12 @@ use varve_memory::TablesRegion;
 use varve_pager::{PageId, Pager, PagerStats};
 
 use crate::background::BackgroundThreads;
-use crate::catalog::{ObjectId, POSTGRES, SequenceDef, SequenceState, TableDef};
+use crate::catalog::{IndexId, ObjectId, POSTGRES, SequenceDef, SequenceState, TableDef, TableId};
 use crate::check::{self, CheckReport};
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::io::{Accounts, DeviceTrace, IoRow};
+use crate::io::{Accounts, DeviceRow, DeviceTrace, IoRow};
 use crate::options::Options;
 use crate::partitions::PartitionSpace;
 use crate::quota::TemporaryQuota;
@@ -28,6 +28,7 @@ use crate::row_access::Isolation;
 use crate::sequence::{self, SequenceDrawer};
 use crate::sizes::{Savings, Sizes};
 use crate::spool::Spool;
+use crate::table_counters::TableAccesses;
 use crate::transaction::Transaction;
 use crate::{purge, recovery, tables_region};
 
@@ -210,6 +211,26 @@ impl Database {
         self.accounts.traces()
     }
 
+    /// Returns the traffic of each device.
+    pub fn devices(&self) -> Vec<DeviceRow> {
+        self.accounts.devices()
+    }
+
+    /// Begins or ends the recording of the devices' latencies.
+    pub fn set_io_latencies(&self, is_on: bool) {
+        self.accounts.set_timed(is_on);
+    }
+
+    /// Forgets the latencies that were recorded.
+    pub fn reset_io_latencies(&self) {
+        self.accounts.clear_latencies();
+    }
+
+    /// Sets the bytes that devices may write in their life, by the location of the device.
+    pub fn set_rated_bytes(&self, rated_bytes: Vec<(String, u64)>) {
+        self.accounts.set_rated(rated_bytes);
+    }
+
     /// Returns the number of requests that did not fit in the traces.
     pub fn io_trace_dropped_count(&self) -> u64 {
         self.accounts.trace_dropped_count()
@@ -223,6 +244,21 @@ impl Database {
     /// Returns how tables are stored, and how much space compression saves.
     pub fn savings(&self) -> Result<Savings> {
         Savings::read(&self.core.pager)
+    }
+
+    /// Returns the accesses to a table since the database was opened, or since `reset_accesses`.
+    pub fn table_accesses(&self, table: TableId) -> TableAccesses {
+        self.core.accesses.table(table)
+    }
+
+    /// Returns the accesses to a secondary index.
+    pub fn index_accesses(&self, index: IndexId) -> TableAccesses {
+        self.core.accesses.index(index)
+    }
+
+    /// Sets the counters of all tables and indexes to zero.
+    pub fn reset_accesses(&self) {
+        self.core.accesses.clear();
     }
 
     /// Returns the counters of the database.

@@ -70,7 +70,8 @@ mod sort;
 mod spool;
 mod status;
 mod system_tables;
-pub mod table_engine;
+pub mod table_counters;
+mod table_engine;
 mod table_lock;
 mod tables_region;
 mod tablespaces;
@@ -99,7 +100,7 @@ pub use database::{Database, DatabaseStats};
 pub use error::{Error, KeyPartValue, ObjectKind, Result};
 pub use home_leaves::{HomeFacts, HomeLeaves, fences_hash};
 pub use interval::{DAY_US, Interval};
-pub use io::{DeviceTrace, IoRow};
+pub use io::{DeviceRow, DeviceTrace, IoRow};
 pub use leaf_facts::{LeafBounds, LeafNumber};
 pub use leaf_rows::{LeafColumn, LeafCounts, LeafRows, OnShown, Shown};
 pub use lock_queue::AdvisoryKey;
@@ -119,6 +120,7 @@ pub use sequence::SequenceDrawer;
 pub use share::LockStrength;
 pub use sizes::{Savings, Sizes};
 pub use spool::Spool;
+pub use table_counters::TableAccesses;
 pub use table_engine::Run;
 pub use transaction::{SavepointId, Transaction};
 pub use tree::Estimate;
@@ -126,6 +128,7 @@ pub use types::{ColumnType, Datum, Moment, Value};
 pub use varve_device::{PlantedFault, plant_panic, planted_panic};
 pub use varve_memory::{EngineKind, MemoryTables, TablesRegion};
 pub use varve_pager::{
-    Algorithm, Compression, NewTablespace, PageCounts, PageId, PageMeter, ProtectionKind, SpaceId,
-    StoredPages, Tablespace,
+    Algorithm, Compression, LevelReport, LogStats, NewTablespace, PageCounting, PageCounts, PageId,
+    PageMeter, PagerStats, ProtectionKind, SpaceId, StoredPages, Tablespace,
 };
+pub use waits::{LongWait, WaitNotice};

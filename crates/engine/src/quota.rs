@@ -11,12 +11,14 @@ use crate::error::{Error, Result};
 pub struct TemporaryQuota {
     used: AtomicU64,
     limit: AtomicU64,
+    /// All bytes that were taken, including those that were given back.
+    taken: AtomicU64,
 }
 
 impl Default for TemporaryQuota {
     /// Returns a quota without a limit.
     fn default() -> Self {
-        Self { used: AtomicU64::new(0), limit: AtomicU64::new(u64::MAX) }
+        Self { used: AtomicU64::new(0), limit: AtomicU64::new(u64::MAX), taken: AtomicU64::new(0) }
     }
 }
 
@@ -36,7 +38,14 @@ impl TemporaryQuota {
         let limit_bytes = self.limit.load(Ordering::Relaxed);
         let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= limit_bytes);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        taken.map(drop).map_err(|_| Error::TemporaryQuota { kilobytes: limit_bytes >> 10 })
+        taken.map_err(|_| Error::TemporaryQuota { kilobytes: limit_bytes >> 10 })?;
+        self.taken.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the bytes of all temporary files so far, including those of removed files.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// Subtracts the bytes of removed files.
@@ -64,5 +73,6 @@ mod tests {
         );
         quota.take(48).unwrap();
         quota.give_back(2048);
+        assert_eq!(quota.taken_bytes(), (u64::MAX >> 1) + 2048);
     }
 }

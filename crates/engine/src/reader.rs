@@ -62,12 +62,13 @@ impl Reader {
         key: &[u8],
         found: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> Result<bool> {
-        table.store.get_by_unique(&mut self.cx, index, key, found)
+        let by = ScanIndex::Secondary(index);
+        table.counters.get(by, || table.store.get_by_unique(&mut self.cx, index, key, found))
     }
 
     /// Passes the visible row with this primary key to `found`. Returns false if there is none.
     pub fn get(&mut self, table: &Table, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool> {
-        table.store.get(&mut self.cx, key, found)
+        table.counters.get(ScanIndex::Primary, || table.store.get(&mut self.cx, key, found))
     }
 
     /// Returns the approximate number of rows of a table, and up to `places` primary keys with about equally
@@ -125,7 +126,8 @@ impl Reader {
 
     /// Passes the visible rows within bounds to the closure, in order, until the closure breaks.
     pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
-        table.store.scan(&mut self.cx, spec, on_row)
+        let continues = self.cx.continues(spec);
+        table.counters.scan(spec, continues, on_row, |on_row| table.store.scan(&mut self.cx, spec, on_row))
     }
 
     /// As `scan`, but rows that lie by columns are passed together, in the order of the primary key. The
@@ -140,7 +142,10 @@ impl Reader {
         bounds: &[LeafBounds],
         on_shown: &mut OnShown<'_>,
     ) -> Result<LeafCounts> {
-        PagedStore::needed(table)?.read_leaves(&mut self.cx, spec, bounds, on_shown)
+        let (store, continues) = (PagedStore::needed(table)?, self.cx.continues(spec));
+        table.counters.scan_leaves(spec, continues, on_shown, |on_shown| {
+            store.read_leaves(&mut self.cx, spec, bounds, on_shown)
+        })
     }
 
     /// Returns the same as `Transaction::place`.

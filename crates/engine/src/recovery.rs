@@ -37,6 +37,7 @@ use crate::share::Shares;
 use crate::sort;
 use crate::status::StatusTable;
 use crate::system_tables::{self, SYSTEM_LEN};
+use crate::table_counters::AllCounters;
 use crate::table_engine::TableEngine;
 use crate::tree::{Tree, TreeKind};
 use crate::undo::{Mark, RestoredSegment, SegmentPool};
@@ -136,6 +137,7 @@ fn assemble(
         unique: Stripes::new(),
         counters: Counters::default(),
         leaf_facts: LeafFacts::default(),
+        accesses: AllCounters::default(),
         id_limit: AtomicU64::new(info.next_txn.get()),
         engines: table_engines(),
         partitions: Partitions::default(),

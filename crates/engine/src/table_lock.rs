@@ -101,8 +101,13 @@ mod tests {
     use crate::error::Error;
     use std::time::Duration;
 
-    const SHORT: Patience<'static> =
-        Patience { timeout: Some(Duration::from_millis(2)), deadline: None, cancel: None, log: None };
+    const SHORT: Patience<'static> = Patience {
+        timeout: Some(Duration::from_millis(2)),
+        deadline: None,
+        cancel: None,
+        log: None,
+        notice: None,
+    };
 
     #[test]
     fn shared_holders_keep_ddl_out_and_ddl_keeps_them_out() {

@@ -32,6 +32,7 @@ use crate::row::RowRef;
 use crate::row_access::{Change, Isolation, OnRow, Outcome, ScanIndex, ScanSpec, WhenHeld};
 use crate::sequence::{self, SequenceDrawer};
 use crate::types::Datum;
+use crate::waits::WaitNotice;
 
 /// A point in a transaction to which the transaction can be rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,6 +137,11 @@ impl Transaction {
     /// Sets the flag that ends waits of this transaction with 57014 soon after it is set.
     pub fn set_cancel(&mut self, cancel: Option<Arc<AtomicBool>>) {
         self.cx.cancel = cancel;
+    }
+
+    /// Sets the function that is told of long waits for locks.
+    pub fn set_wait_notice(&mut self, notice: Option<Arc<WaitNotice>>) {
+        self.cx.wait_notice = notice;
     }
 
     /// Overrides the lock time-out. `None` means no limit.
@@ -534,7 +540,7 @@ impl Transaction {
     /// Passes the visible row with this primary key to `found`. Returns false if there is none.
     #[inline]
     pub fn get(&mut self, table: &Table, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool> {
-        table.store.get(&mut self.cx, key, found)
+        table.counters.get(ScanIndex::Primary, || table.store.get(&mut self.cx, key, found))
     }
 
     /// Finds the visible row that has exactly this key in the unique index `index`. The key has all columns,
@@ -546,12 +552,14 @@ impl Transaction {
         key: &[u8],
         found: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> Result<bool> {
-        table.store.get_by_unique(&mut self.cx, index, key, found)
+        let by = ScanIndex::Secondary(index);
+        table.counters.get(by, || table.store.get_by_unique(&mut self.cx, index, key, found))
     }
 
     /// Passes the visible rows within bounds to the closure, in order, until the closure breaks.
     pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
-        table.store.scan(&mut self.cx, spec, on_row)
+        let continues = self.cx.continues(spec);
+        table.counters.scan(spec, continues, on_row, |on_row| table.store.scan(&mut self.cx, spec, on_row))
     }
 
     /// Returns the position in `index` of the row at which the closure ended the last scan. A scan continues
@@ -562,7 +570,7 @@ impl Transaction {
 
     /// Inserts a row, which has a datum of the right type for every column.
     pub fn insert(&mut self, table: &Table, row: &[Datum<'_>]) -> Result<()> {
-        table.store.insert(&mut self.cx, row)
+        table.counters.insert(|| table.store.insert(&mut self.cx, row))
     }
 
     /// Changes, deletes or locks the newest version of a row. Under READ COMMITTED, the closure sees the
@@ -575,7 +583,7 @@ impl Transaction {
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome> {
-        table.store.modify(&mut self.cx, key, decide)
+        table.counters.modify(decide, |decide| table.store.modify(&mut self.cx, key, decide))
     }
 
     /// Begins a statement that deletes many rows of a table and inserts none in it. Marks of index entries
@@ -595,7 +603,9 @@ impl Transaction {
         keys: &mut dyn Iterator<Item = &[u8]>,
         decide: &mut crate::table_engine::Decide<'_>,
     ) -> Result<crate::table_engine::Run> {
-        table.store.delete_run(&mut self.cx, keys, decide)
+        let run = table.store.delete_run(&mut self.cx, keys, decide)?;
+        table.counters.deleted(run.deleted);
+        Ok(run)
     }
 
     /// Ends the statement. The caller calls it even if the statement failed.

@@ -36,6 +36,58 @@ const CANCEL_POLL: Duration = Duration::from_millis(20);
 /// holder may never end.
 const HEALTH_POLL: Duration = Duration::from_millis(100);
 
+/// A step of a long wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongWait {
+    /// The transaction has waited for this time, and goes on waiting.
+    Continues(Duration),
+    /// The transaction has got the lock after this time.
+    Granted(Duration),
+    /// The wait has ended after this time without the lock.
+    Ended(Duration),
+}
+
+/// Reports the waits of a transaction that take longer than a time. The waiting thread calls the function.
+pub struct WaitNotice {
+    /// The time after which a wait is reported.
+    pub after: Duration,
+    /// The function that gets the report.
+    pub tell: Box<dyn Fn(LongWait) + Send + Sync>,
+}
+
+/// Observes one wait for a notice.
+struct Observed<'a> {
+    notice: Option<&'a WaitNotice>,
+    began: Option<Instant>,
+    is_told: bool,
+}
+
+impl<'a> Observed<'a> {
+    fn new(notice: Option<&'a WaitNotice>) -> Self {
+        Self { notice, began: notice.map(|_| Instant::now()), is_told: false }
+    }
+
+    /// Returns the time until the wait is reported, if it was not reported yet.
+    fn left(&self) -> Option<Duration> {
+        let (notice, began) = (self.notice.filter(|_| !self.is_told)?, self.began?);
+        Some(notice.after.saturating_sub(began.elapsed()))
+    }
+
+    fn tell(&mut self, step: impl FnOnce(Duration) -> LongWait) {
+        if let (Some(notice), Some(began)) = (self.notice, self.began) {
+            self.is_told = true;
+            (notice.tell)(step(began.elapsed()));
+        }
+    }
+
+    /// Reports the end of a wait whose length was reported.
+    fn end(mut self, has_lock: bool) {
+        if self.is_told {
+            self.tell(if has_lock { LongWait::Granted } else { LongWait::Ended });
+        }
+    }
+}
+
 /// The time limit of a wait, and the conditions that end it early.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {
@@ -45,6 +97,8 @@ pub(crate) struct Patience<'a> {
     pub(crate) cancel: Option<&'a AtomicBool>,
     /// The log whose stop ends the wait.
     pub(crate) log: Option<&'a Log>,
+    /// Reports a long wait.
+    pub(crate) notice: Option<&'a WaitNotice>,
 }
 
 impl Patience<'_> {
@@ -169,8 +223,10 @@ impl Waits {
             return patience.check();
         }
         self.wait_count.fetch_add(1, Ordering::Relaxed);
-        let outcome = sleep(registry, me, patience);
+        let mut observed = Observed::new(patience.notice);
+        let outcome = sleep(registry, me, patience, &mut observed);
         self.change(registry, |state| state.leave(registry, me));
+        observed.end(outcome.is_ok());
         outcome
     }
 
@@ -192,8 +248,9 @@ impl Waits {
         }
         self.wait_count.fetch_add(1, Ordering::Relaxed);
         let patience = patience.begun();
+        let mut observed = Observed::new(patience.notice);
         loop {
-            let outcome = sleep(registry, waiter, patience);
+            let outcome = sleep(registry, waiter, patience, &mut observed);
             // The flag is cleared before the queue is checked, so a grant after the check wakes the next
             // sleep. (This wake-up may belong to an earlier wait in the same slot.)
             *registry.place(waiter.slot).woken.lock() = false;
@@ -203,9 +260,15 @@ impl Waits {
                 Err(_) => state.give_up(registry, wish.tag, party),
             });
             match outcome {
-                _ if !is_waiting => return Ok(Got::AfterWait),
+                _ if !is_waiting => {
+                    observed.end(true);
+                    return Ok(Got::AfterWait);
+                }
                 Ok(()) => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    observed.end(false);
+                    return Err(error);
+                }
             }
         }
     }
@@ -495,13 +558,21 @@ fn dequeue(registry: &Registry, by: Owner, me: Owner) {
     }
 }
 
-fn sleep(registry: &Registry, me: Owner, patience: Patience<'_>) -> Result<()> {
+fn sleep(registry: &Registry, me: Owner, patience: Patience<'_>, observed: &mut Observed<'_>) -> Result<()> {
     let patience = patience.begun();
     let place = registry.place(me.slot);
     let mut woken = place.woken.lock();
     while !*woken {
         patience.check()?;
-        match patience.left().into_iter().chain(patience.poll()).min() {
+        let notice = observed.left();
+        if notice.is_some_and(|left| left.is_zero()) {
+            // The report reads the graph, so this thread must not have the flag then.
+            drop(woken);
+            observed.tell(LongWait::Continues);
+            woken = place.woken.lock();
+            continue;
+        }
+        match patience.left().into_iter().chain(patience.poll()).chain(notice).min() {
             Some(most) => {
                 place.wake.wait_for(&mut woken, most);
             }

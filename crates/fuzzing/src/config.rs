@@ -2,19 +2,22 @@
 //!
 //! The input is the text of the file.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use varve::config::{
-    CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, NvmSettings, PackedSettings,
-    PoolSettings, RegionSettings, ServerSettings, Settings, SmartSettings, TablesSettings, TlsSettings,
-    TraceSettings, UndoSettings,
+    CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, MessageSettings, NvmSettings,
+    PackedSettings, PoolSettings, RegionSettings, ServerSettings, Settings, SmartSettings, TablesSettings,
+    TlsSettings, TraceSettings, UndoSettings,
 };
 use varve_engine::EngineKind;
 use varve_pager::{FlashSettings, NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 17] = [
+    "metrics",
+    "statements",
     "checkpoint",
     "devices",
     "spaces",
@@ -103,18 +106,17 @@ fn written(settings: &Settings) -> String {
         query,
         checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds },
         undo: UndoSettings { retention_seconds },
-        trace: TraceSettings { entries },
+        trace: TraceSettings { entries, latencies },
         smart,
+        metrics_listen,
+        statements_max,
+        main_endurance_bytes,
         accepts_copy: _,
     } = settings;
     let mut out = String::new();
-    for (name, DeviceSettings { path, profile, capacity_bytes, direct }) in devices {
-        let path = quoted(path.to_str().unwrap_or_default());
-        let profile = quoted(profile.as_deref().unwrap_or("none"));
-        let name = quoted_key(name);
-        let _ = writeln!(out, "[devices.{name}]\npath = {path}\nprofile = {profile}\ndirect = {direct}");
-        let _ = capacity_bytes.map(|bytes| writeln!(out, "capacity = {bytes}"));
-    }
+    out.push_str(&of_devices(devices, *main_endurance_bytes));
+    let _ = metrics_listen.map(|address| writeln!(out, "[metrics]\nlisten = '{address}'"));
+    let _ = statements_max.map(|max| writeln!(out, "[statements]\nmax = {max}"));
     out.push_str("[spaces]\n");
     let places = [("data", &spaces.data), ("log", &spaces.log), ("rollback", &spaces.rollback)];
     for (space, device) in places.into_iter().chain([("temporary", &spaces.temporary)]) {
@@ -143,9 +145,10 @@ fn written(settings: &Settings) -> String {
         server.authentication_timeout.as_secs()
     );
     out.push_str(&let_in(server));
+    out.push_str(&of_messages(&server.messages));
     let _ = writeln!(out, "[checkpoint]\nkind = '{}'\ninterval = {interval_seconds}", checkpoint.name());
     let _ = writeln!(out, "[undo]\nretention = {retention_seconds}");
-    let _ = writeln!(out, "[trace]\nentries = {entries}");
+    let _ = writeln!(out, "[trace]\nentries = {entries}\nlatencies = {latencies}");
     out.push_str(&of_smart(smart));
     out.push_str(&nvm.as_ref().map_or_else(String::new, of_nvm));
     out.push_str(&flash.as_ref().map_or_else(String::new, of_flash));
@@ -153,6 +156,21 @@ fn written(settings: &Settings) -> String {
     for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
     }
+    out
+}
+
+/// Returns the sections of devices.
+fn of_devices(devices: &BTreeMap<String, DeviceSettings>, main_endurance_bytes: Option<u64>) -> String {
+    let mut out = String::new();
+    for (name, DeviceSettings { path, profile, capacity_bytes, direct, endurance_bytes }) in devices {
+        let path = quoted(path.to_str().unwrap_or_default());
+        let profile = quoted(profile.as_deref().unwrap_or("none"));
+        let name = quoted_key(name);
+        let _ = writeln!(out, "[devices.{name}]\npath = {path}\nprofile = {profile}\ndirect = {direct}");
+        let _ = capacity_bytes.map(|bytes| writeln!(out, "capacity = {bytes}"));
+        let _ = endurance_bytes.map(|bytes| writeln!(out, "endurance = {bytes}"));
+    }
+    let _ = main_endurance_bytes.map(|bytes| writeln!(out, "[devices.main]\nendurance = {bytes}"));
     out
 }
 
@@ -201,6 +219,31 @@ fn let_in(server: &ServerSettings) -> String {
         let _ = writeln!(out, "tls_certificate = {certificate}\ntls_key = {key}\ntls = '{wish}'");
     }
     out
+}
+
+/// Returns the settings of messages in the section of the server.
+fn of_messages(messages: &MessageSettings) -> String {
+    let MessageSettings {
+        connections,
+        disconnections,
+        checkpoints,
+        lock_waits,
+        min_duration_ms,
+        temp_files_kb,
+        format,
+        file,
+    } = messages;
+    let number = |number: &Option<u64>| number.map_or_else(|| "-1".to_owned(), |number| number.to_string());
+    let (slow, large) = (number(min_duration_ms), number(temp_files_kb));
+    let file = file.as_ref().map_or_else(String::new, |path| {
+        format!("log_file = {}\n", quoted(path.to_str().unwrap_or_default()))
+    });
+    format!(
+        "log_connections = {connections}\nlog_disconnections = {disconnections}\n\
+         log_checkpoints = {checkpoints}\nlog_lock_waits = {lock_waits}\n\
+         log_min_duration_statement = {slow}\nlog_temp_files = {large}\nlog_format = '{}'\n{file}",
+        format.name()
+    )
 }
 
 fn of_nvm(settings: &NvmSettings) -> String {

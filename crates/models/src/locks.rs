@@ -69,7 +69,8 @@ impl From<PagerError> for Error {
     }
 }
 
-const FOREVER: Patience<'static> = Patience { timeout: None, deadline: None, cancel: None, log: None };
+const FOREVER: Patience<'static> =
+    Patience { timeout: None, deadline: None, cancel: None, log: None, notice: None };
 
 struct LocksUnderTest {
     registry: Registry,

@@ -67,7 +67,7 @@ pub use home::packed::config::PackedConfig;
 pub use home::protection::kind::ProtectionKind;
 pub use home::trim::Trim;
 pub use level::ledger::Ledger;
-pub use level::meter::{PageCounts, PageMeter};
+pub use level::meter::{PageCounting, PageCounts, PageMeter};
 pub use level::{Cause, DiscardHold, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 pub use log::panics::StopOnPanic;
 pub use log::redo::{RedoError, RedoOps};
@@ -76,4 +76,5 @@ pub use nvm::{NVM_FILE, NvmConfig, NvmFlush, NvmStats, REGION_HEADER_BYTES, Slot
 pub use open::{NvmFound, RegionFound};
 pub use pool::{PageS, PageSx, PageX, Replacement};
 pub use recovery::{Recovery, RedoReport};
+pub use running::journal::{CheckpointCause, CheckpointReport};
 pub use space::CheckReport;

@@ -90,7 +90,9 @@ fn tell(end: &FrameEnd, registration: &Registration) {
     }
     let peer = registration.peer().map_or(String::new(), |peer| format!(" (client {peer})"));
     let source = log::Source { process_id: registration.key().process, session: None };
-    log::write(source, "FATAL", &format!("{}: {}{peer}", error.sqlstate, error.message));
+    let message = format!("{}{peer}", error.message);
+    let event = log::Event::new(source, log::Severity::Fatal, &message);
+    log::Event { code: Some(error.sqlstate), ..event }.write();
 }
 
 /// Returns whether a read ended at its deadline.

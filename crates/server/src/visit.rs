@@ -84,6 +84,6 @@ impl Visit {
 
     fn write(&self, text: &str) {
         let who = self.visitor.as_ref().map(|visitor| (visitor.user.as_str(), visitor.database.as_str()));
-        log::write(log::Source { process_id: self.process_id, session: who }, "LOG", text);
+        log::write(log::Source { process_id: self.process_id, session: who }, log::Severity::Log, text);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustc_hash::FxHashMap;
-use varve_engine::{ObjectId, TableId};
+use varve_engine::{DatabaseStats, LogStats, ObjectId, PagerStats, TableId};
 
 use crate::eval::func::clock_us;
 
@@ -179,6 +179,16 @@ pub struct Count {
 struct Sessions {
     all: Vec<Arc<Activity>>,
     closed: Vec<ObjectId>,
+    /// The number of sessions that have entered each database.
+    entered: FxHashMap<ObjectId, u64>,
+}
+
+/// Counters at their last reset, which the views subtract.
+#[derive(Debug, Default)]
+struct Resets {
+    database: Option<(DatabaseStats, i64)>,
+    writer: Option<(PagerStats, i64)>,
+    log: Option<(LogStats, i64)>,
 }
 
 /// All sessions of a server, and its counts.
@@ -190,6 +200,7 @@ pub struct Watched {
     /// Signals that a database is open again, or dropped.
     reopened: Condvar,
     counts: RwLock<FxHashMap<TableId, Count>>,
+    resets: Mutex<Resets>,
 }
 
 impl Default for Watched {
@@ -199,6 +210,7 @@ impl Default for Watched {
             sessions: Mutex::default(),
             reopened: Condvar::new(),
             counts: RwLock::default(),
+            resets: Mutex::default(),
         }
     }
 }
@@ -234,6 +246,7 @@ impl Watched {
             self.reopened.wait(&mut sessions);
         }
         sessions.all.push(Arc::clone(&activity));
+        *sessions.entered.entry(database).or_default() += 1;
         drop(sessions);
         Seat { watched: Arc::clone(self), activity }
     }
@@ -241,6 +254,11 @@ impl Watched {
     /// Returns all sessions, in the order in which they started.
     pub fn sessions(&self) -> Vec<Arc<Activity>> {
         self.sessions.lock().all.clone()
+    }
+
+    /// Returns the number of sessions that have entered a database since it was opened.
+    pub fn entered(&self, database: ObjectId) -> u64 {
+        self.sessions.lock().entered.get(&database).copied().unwrap_or(0)
     }
 
     /// Returns the sessions of a database.
@@ -257,6 +275,36 @@ impl Watched {
         sessions.closed.push(database);
         drop(sessions);
         Closing { watched: Arc::clone(self), database }
+    }
+
+    /// Sets the counters of databases to zero.
+    pub fn reset_database(&self, now: DatabaseStats) {
+        self.resets.lock().database = Some((now, clock_us()));
+    }
+
+    /// Sets the counters of checkpoints and page writers to zero.
+    pub fn reset_writer(&self, now: PagerStats) {
+        self.resets.lock().writer = Some((now, clock_us()));
+    }
+
+    /// Sets the counters of the redo log to zero.
+    pub fn reset_log(&self, now: LogStats) {
+        self.resets.lock().log = Some((now, clock_us()));
+    }
+
+    /// Returns the counters of databases at their last reset, and its time.
+    pub fn database_base(&self) -> (DatabaseStats, i64) {
+        self.resets.lock().database.clone().unwrap_or((DatabaseStats::default(), self.start_us))
+    }
+
+    /// Returns the counters of checkpoints and page writers at their last reset, and its time.
+    pub fn writer_base(&self) -> (PagerStats, i64) {
+        self.resets.lock().writer.clone().unwrap_or((PagerStats::default(), self.start_us))
+    }
+
+    /// Returns the counters of the redo log at their last reset, and its time.
+    pub fn log_base(&self) -> (LogStats, i64) {
+        self.resets.lock().log.unwrap_or((LogStats::default(), self.start_us))
     }
 
     /// Stores the result of ANALYZE.
@@ -301,6 +349,11 @@ pub struct Seat {
 }
 
 impl Seat {
+    /// Returns the session's activity.
+    pub fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+
     /// Returns the number of sessions in a database.
     pub fn sessions_in(&self, database: ObjectId) -> usize {
         self.watched.sessions_in(database).len()

@@ -50,6 +50,7 @@ mod session;
 mod settings;
 mod sink;
 mod smart_mode;
+mod statement_stats;
 pub mod statistics;
 mod system;
 mod system_settings;
@@ -65,8 +66,12 @@ pub use derived::deriver;
 pub use error::{Result, SqlError, SqlState, Subject};
 pub use planted::planted;
 pub use prepared::{Portal, Prepared};
-pub use session::{CancelToken, Probing, Session, SessionParams, SqlDatabase, TemporaryLimit};
+pub use session::{
+    CancelToken, Probing, Session, SessionParams, SessionState, SqlDatabase, StatementState, TableState,
+    TemporaryLimit,
+};
 pub use sink::{Column, CommandTag, CopyShape, Nowhere, Origin, Progress, Severity, Sink};
 pub use system::show::type_name;
+pub use statement_stats::{ENTRIES as STATEMENT_ENTRIES, StatementStats, StatementTotals};
 pub use system_settings::{SystemSetting, SystemSettings};
 pub use time::{Reading, TimeForms, Zone};

@@ -18,6 +18,7 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Once;
 
 use crate::error::SqlError;
+use crate::log;
 
 /// The most characters of a statement in the log.
 const SHOWN_CHARS: usize = 4096;
@@ -34,8 +35,8 @@ struct Seen {
     backtrace: Backtrace,
 }
 
-/// Switches on the log of panics in statements, for the whole program. Each panic is written to stderr with
-/// its statement and a backtrace. A second call does nothing.
+/// Switches on the log of panics in statements, for the whole program. Each panic is written with its
+/// statement and a backtrace, to the server's log or else to stderr. A second call does nothing.
 pub fn report_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -108,6 +109,11 @@ fn tell(about: &str, message: &str, seen: &Seen) {
     let shown: String = about.chars().take(SHOWN_CHARS).collect();
     let cut = if shown.len() < about.len() { " ..." } else { "" };
     let Seen { place, backtrace } = seen;
+    if log::is_kept() {
+        let message = format!("internal error: {message}, at {place}\nstatement: {shown}{cut}\n{backtrace}");
+        let event = log::Event::new(log::Source::SERVER, log::Severity::Error, &message);
+        return log::Event { code: Some("XX000"), ..event }.write_whole();
+    }
     // If the log can't be written, the error can't be reported either.
     let _ = writeln!(
         std::io::stderr(),

@@ -61,6 +61,8 @@ enum Kind {
     Number(Unit, f64, f64),
     /// A value that the server's configuration sets when a connection begins.
     AtConnection,
+    /// A value of the server's configuration that ALTER SYSTEM changes for all sessions.
+    OfServer,
     /// A whole number up to this one.
     Count(u32),
     /// A time in whole seconds up to a limit, shown as a number.
@@ -177,8 +179,11 @@ const SETTINGS: &[Setting] = &[
     setting("escape_string_warning", "on", Kind::Bool),
     setting("fsync", "on", Kind::ReadOnly),
     setting("full_page_writes", "on", Kind::ReadOnly),
+    setting("log_checkpoints", "off", Kind::OfServer),
+    setting("log_lock_waits", "off", Kind::Bool),
     setting("log_min_duration_statement", "-1", Kind::DurationOrNone),
     setting("log_min_messages", "fatal", Kind::OneOf(LOG_LEVELS)),
+    setting("log_temp_files", "-1", Kind::Limit),
     setting("log_statement", "none", Kind::OneOf(&["none", "ddl", "mod", "all"])),
     setting("maintenance_work_mem", "64MB", Kind::Memory(1024)),
     setting("quote_all_identifiers", "off", Kind::Bool),
@@ -258,6 +263,13 @@ fn find(name: &str) -> Option<&'static Setting> {
 /// Returns the error 42704.
 fn unknown(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+/// Returns the error 55P02 for a setting of the server.
+fn not_now(name: &str) -> SqlError {
+    let message = format!("parameter \"{name}\" cannot be changed now");
+    let refused = SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message);
+    refused.with_hint("ALTER SYSTEM SET changes it.")
 }
 
 fn invalid(name: &str, value: &str) -> SqlError {
@@ -519,9 +531,7 @@ fn date_style(value: &str, before: DateStyle, reset: DateStyle) -> Result<DateSt
 
 /// Returns the name of a setting that can be set but has no effect.
 pub fn without_effect(name: &str) -> Option<&'static str> {
-    // A deadlock is found immediately, and not after a time.
-    let names = foreign::WITHOUT_EFFECT.iter().map(|s| s.name).chain(["deadlock_timeout"]);
-    names.into_iter().find(|known| known.eq_ignore_ascii_case(name))
+    foreign::WITHOUT_EFFECT.iter().map(|s| s.name).find(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Returns whether a setting is the role of the session.
@@ -566,6 +576,7 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
             let message = format!("parameter \"{name}\" cannot be set after connection start");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
+        Kind::OfServer => return Err(not_now(name)),
         Kind::Configured | Kind::ConfiguredTime => {
             let message = format!("parameter \"{name}\" cannot be changed without restarting the server");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));

@@ -52,8 +52,12 @@ impl ProcessSettings {
     pub fn find(&self, name: &str) -> Option<SystemSetting> {
         let name = match name.to_ascii_lowercase().as_str() {
             "default_table_access_method" => "nvm_default_access_method",
+            "log_checkpoints" => "server_log_checkpoints",
             "log_connections" => "server_log_connections",
             "log_disconnections" => "server_log_disconnections",
+            "log_lock_waits" => "server_log_lock_waits",
+            "log_min_duration_statement" => "server_log_min_duration_statement",
+            "log_temp_files" => "server_log_temp_files",
             _ => name,
         };
         self.0.as_ref()?.one(name)

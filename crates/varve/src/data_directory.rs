@@ -159,8 +159,13 @@ impl DatabaseDevices {
         let mut warnings = Vec::from_iter(close_to_others(path, state)?);
         warnings.extend(open_devices(settings));
         let is_new = state != DirectoryState::Database;
-        let main =
-            DeviceSettings { path: path.to_owned(), profile: None, capacity_bytes: None, direct: true };
+        let main = DeviceSettings {
+            path: path.to_owned(),
+            profile: None,
+            capacity_bytes: None,
+            direct: true,
+            endurance_bytes: None,
+        };
         let mut home = DatabaseDevices { devices: Vec::new(), is_new, warnings, locks: Vec::new() };
         home.add(MAIN_DEVICE, &main, &["control"])?;
         for (name, device) in &settings.devices {
@@ -229,6 +234,13 @@ impl DatabaseDevices {
             }
             None => Ok(()),
         }
+    }
+
+    /// Returns the bytes that drives may write in their life, by the locations of the devices.
+    pub fn rated_bytes(&self, settings: &Settings) -> Vec<(String, u64)> {
+        let rated =
+            |device: &Device| Some((device.directory.location(), settings.endurance_bytes(&device.name)?));
+        self.devices.iter().filter_map(rated).collect()
     }
 
     /// Returns the options for opening the database.

@@ -90,11 +90,13 @@ pub mod data_directory;
 mod embedded;
 mod error;
 mod memory;
+mod messages;
 mod shell;
 pub mod system_file;
 mod tables_file;
 mod tablespace_locations;
 mod transfer;
+mod watch;
 
 pub use embedded::{
     ConversionError, Embedded, FromSql, IntoStatement, Row, RowIndex, Rows, SqlSession, SqlTransaction,

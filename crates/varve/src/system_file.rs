@@ -22,16 +22,18 @@ use parking_lot::Mutex;
 use toml::{Table, Value};
 use varve_engine::{Database, Error};
 use varve_pager::NvmFlush;
-use varve_sql::{SqlError, SqlState, SystemSetting, SystemSettings, TemporaryLimit, log};
+use varve_sql::{SqlError, SqlState, StatementStats, SystemSetting, SystemSettings, TemporaryLimit, log};
 
 use crate::config::declared::SettingKind;
 use crate::config::fit::{Fit, unknown_of};
 use crate::config::keys::{KEYS, Key};
+use crate::config::units::{parse_kilobytes, parse_millis};
 use crate::config::{
     AUTO_FILE_NAME, AUTO_FILE_NEW, ConfigError, Settings, nearest, parse_bytes, show_bytes, tell, text_of,
 };
 use crate::data_directory::{check_next, check_settings, page_writers};
 use crate::error::OpenError;
+use crate::messages;
 
 /// The settings of a process and of the starts after it.
 pub struct SystemFile {
@@ -43,6 +45,7 @@ pub struct SystemFile {
     /// The settings of this process without flags of the command line.
     at_start: Settings,
     temporary: Arc<TemporaryLimit>,
+    statements: Arc<StatementStats>,
     /// The database with these settings, once it is open.
     database: OnceLock<Arc<Database>>,
     /// Descriptions of the ignored settings.
@@ -108,6 +111,7 @@ impl SystemFile {
             in_force: fit.next.clone(),
             at_start: fit.next.clone(),
             temporary: Arc::new(TemporaryLimit::new(fit.next.query.temporary_bytes)),
+            statements: Arc::default(),
             database: OnceLock::new(),
             left_out,
             now: Mutex::new(Now { said, fit }),
@@ -128,6 +132,11 @@ impl SystemFile {
     /// Returns the limit that `query_temporary` sets.
     pub fn temporary_limit(&self) -> &Arc<TemporaryLimit> {
         &self.temporary
+    }
+
+    /// Returns the statistics of statements, whose limit `statements_max` sets.
+    pub fn statements(&self) -> &Arc<StatementStats> {
+        &self.statements
     }
 
     /// Returns the same file with the database that was opened with these settings. The database checks and
@@ -222,10 +231,17 @@ impl SystemFile {
     /// here, the next start applies it.
     fn apply(&self, next: &Settings) -> Result<(), SqlError> {
         self.temporary.set(next.query.temporary_bytes);
-        log::keep_connections(next.server.logs_connections, next.server.logs_disconnections);
+        let wanted = &next.server.messages;
+        log::keep_connections(wanted.connections, wanted.disconnections);
+        log::keep_checkpoints(wanted.checkpoints);
+        messages::set_format(wanted.format);
+        // The endpoint of metrics is opened at a start, so the settings of the start say whether it is there.
+        let limited = Settings { metrics_listen: self.in_force.metrics_listen, ..next.clone() };
+        self.statements.set_max(limited.statements_limit());
         let Some(database) = self.database.get() else { return Ok(()) };
         database.set_undo_retention(next.undo.retention());
         database.set_io_trace(next.trace.entries);
+        database.set_io_latencies(next.trace.latencies);
         let pager = database.pager();
         pager.set_trim(next.trim);
         let flush = next.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush);
@@ -370,6 +386,10 @@ fn written(key: &Key, value: &str) -> Result<Value, SqlError> {
         SettingKind::CountOrAuto if value.trim() == "auto" => Ok(Value::String("auto".to_owned())),
         SettingKind::CountOrAuto => count(value).map_err(|_| invalid("is no whole number, nor auto")),
         SettingKind::Flag => flag(value).map(Value::Boolean).ok_or_else(|| invalid("is neither on nor off")),
+        SettingKind::MillisOrNone => number_or_none(parse_millis(value), value)
+            .ok_or_else(|| invalid("is no time in milliseconds, nor -1")),
+        SettingKind::KilobytesOrNone => number_or_none(parse_kilobytes(value), value)
+            .ok_or_else(|| invalid("is no size in kilobytes, nor -1")),
         SettingKind::Word => Ok(Value::String(value.to_owned())),
     }
 }
@@ -394,6 +414,12 @@ fn seconds(value: &str) -> Option<i64> {
     };
     let seconds = (number.parse::<f64>().ok()? * unit_s).round_ties_even();
     (seconds <= f64::from(i32::MAX)).then_some(seconds as i64)
+}
+
+/// Returns a parsed number, or -1 if the text is -1.
+fn number_or_none(parsed: Option<u64>, text: &str) -> Option<Value> {
+    let number = parsed.and_then(|number| i64::try_from(number).ok());
+    number.or((text.trim() == "-1").then_some(-1)).map(Value::Integer)
 }
 
 fn flag(value: &str) -> Option<bool> {

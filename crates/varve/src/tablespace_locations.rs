@@ -47,7 +47,13 @@ impl TablespaceLocations {
             );
             return Err(BadLocation::new(LocationFlaw::NotAbsolute, what));
         }
-        Ok(DeviceSettings { path: location.into(), profile: None, capacity_bytes: None, direct: true })
+        Ok(DeviceSettings {
+            path: location.into(),
+            profile: None,
+            capacity_bytes: None,
+            direct: true,
+            endurance_bytes: None,
+        })
     }
 }
 

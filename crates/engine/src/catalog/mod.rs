@@ -33,6 +33,7 @@ pub(crate) use state::CatalogState;
 use crate::ids::TxnId;
 pub use crate::object_ids::{IndexId, ObjectId, SequenceId, TableId};
 use crate::partitions::StoredTables;
+use crate::table_counters::TableCounters;
 use crate::table_engine::TableStore;
 use crate::table_lock::TableLock;
 pub use defs::{
@@ -99,6 +100,8 @@ pub struct Table {
     pub(crate) creator: Option<TxnId>,
     /// The partitions that have its rows, if a memory-oriented engine keeps it.
     pub(crate) stored: StoredTables,
+    /// Counts the accesses.
+    pub(crate) counters: TableCounters,
 }
 
 /// How the rows of a table are stored.
@@ -106,6 +109,7 @@ pub(crate) struct Kept {
     pub(crate) rewriter: Option<TxnId>,
     pub(crate) creator: Option<TxnId>,
     pub(crate) stored: StoredTables,
+    pub(crate) counters: TableCounters,
 }
 
 impl Table {
@@ -115,8 +119,8 @@ impl Table {
         lock: Arc<TableLock>,
         kept: Kept,
     ) -> Self {
-        let Kept { rewriter, creator, stored } = kept;
-        Self { def, store, lock, retired: AtomicBool::new(false), rewriter, creator, stored }
+        let Kept { rewriter, creator, stored, counters } = kept;
+        Self { def, store, lock, retired: AtomicBool::new(false), rewriter, creator, stored, counters }
     }
 
     /// Its definition.

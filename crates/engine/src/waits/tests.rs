@@ -5,7 +5,8 @@ use std::thread;
 use super::*;
 use crate::lock_queue::Holder;
 
-const FOREVER: Patience<'static> = Patience { timeout: None, deadline: None, cancel: None, log: None };
+const FOREVER: Patience<'static> =
+    Patience { timeout: None, deadline: None, cancel: None, log: None, notice: None };
 
 fn finish(registry: &Registry, waits: &Waits, owner: Owner) {
     waits.unlock_all(registry, owner, 0, |_, _| false);
@@ -221,10 +222,16 @@ fn a_note_that_is_taken_back_is_not_waited_for() {
 fn time_out_and_cancel_end_a_wait() {
     let (registry, waits) = (Registry::new(), Waits::default());
     let (a, b) = (registry.claim(), registry.claim());
-    let short = Patience { timeout: Some(Duration::from_millis(5)), deadline: None, cancel: None, log: None };
+    let short = Patience {
+        timeout: Some(Duration::from_millis(5)),
+        deadline: None,
+        cancel: None,
+        log: None,
+        notice: None,
+    };
     assert!(matches!(waits.wait(&registry, a, held(b, 1), short), Err(Error::LockTimeout)));
     let flag = AtomicBool::new(true);
-    let cancelled = Patience { timeout: None, deadline: None, cancel: Some(&flag), log: None };
+    let cancelled = Patience { timeout: None, deadline: None, cancel: Some(&flag), log: None, notice: None };
     assert!(matches!(waits.wait(&registry, a, held(b, 1), cancelled), Err(Error::Cancelled)));
     assert_eq!(registry.place(b.slot).queued.load(Ordering::SeqCst), 0);
 }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use varve_device::{planted, reached};
@@ -41,6 +42,7 @@ use crate::open;
 use crate::pool::{PageS, PageSx, PageX, held};
 use crate::recovery::Recovery;
 use crate::running::background;
+use crate::running::journal::{CheckpointCause, CheckpointReport};
 use crate::running::shared::Shared;
 use crate::space::{CheckReport, RESERVE_EXTENTS};
 
@@ -102,7 +104,7 @@ impl Pager {
         shared.started.warnings.extend(tidied);
         let shared = Arc::new(shared);
         if shared.control.get().wants_checkpoint() {
-            let shortened = shared.clean_all().and_then(|()| shared.checkpoint(false));
+            let shortened = shared.clean_all().and_then(|()| shared.checkpoint(CheckpointCause::Start));
             // A full device must not keep the database from being opened: later openings and checkpoints try
             // again.
             shortened.or_else(|cause| if cause.is_no_space() { Ok(()) } else { Err(cause) })?;
@@ -523,7 +525,7 @@ impl Pager {
     /// written first.
     pub fn checkpoint(&self) -> Result<()> {
         let _watch = self.stop_on_panic();
-        self.shared.checkpoint_of_kind()
+        self.shared.checkpoint_of_kind(CheckpointCause::Request)
     }
 
     /// Makes every dirty page stable, and then stores a checkpoint, as SQL's CHECKPOINT does. Pages that are
@@ -532,7 +534,7 @@ impl Pager {
     pub fn checkpoint_all(&self) -> Result<()> {
         let _watch = self.stop_on_panic();
         self.shared.clean_until(self.shared.log.end())?;
-        self.shared.checkpoint(false)
+        self.shared.checkpoint(CheckpointCause::Request)
     }
 
     /// Writes up to `pages` dirty pages, oldest change first, and returns the number of written pages. It is
@@ -578,7 +580,8 @@ impl Pager {
             let _fewer_do = workers.resize(workers.count().max(LAST_WRITERS) - 1);
         }
         self.shared.bring_all_home()?;
-        self.shared.checkpoint(!stays_dirty || self.shared.ledger.oldest().is_none())?;
+        let is_clean = !stays_dirty || self.shared.ledger.oldest().is_none();
+        self.shared.checkpoint(CheckpointCause::Shutdown { is_clean })?;
         self.shared.cache.as_ref().map_or(Ok(()), |cache| self.shared.harden_all(cache, stays_dirty))?;
         // If pages stay on flash, the shutdown is clean all the same. So the identities of the running server
         // are cleared.
@@ -672,6 +675,22 @@ impl Pager {
         self.shared.cache.as_ref().map(|cache| cache.take_notices()).unwrap_or_default()
     }
 
+    /// Returns whether the pager was told to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.is_stopping()
+    }
+
+    /// Takes the checkpoints since the last call, oldest first. Only the newest 256 are kept.
+    pub fn take_checkpoints(&self) -> Vec<CheckpointReport> {
+        self.shared.journal.take()
+    }
+
+    /// Returns the last time at which a device had no space for the work of the background threads, and the
+    /// error, which names the device.
+    pub fn refused_for_space(&self) -> Option<(Instant, String)> {
+        self.shared.refused.lock().as_ref().map(|(when, cause)| (*when, cause.to_string()))
+    }
+
     /// Returns whether there is a flash cache, and it is not lost.
     pub fn has_flash(&self) -> bool {
         self.shared.cache.as_ref().is_some_and(|cache| !cache.is_lost())
@@ -729,6 +748,8 @@ impl Pager {
             inline_writes: read(&counters.inline_writes),
             checkpoint_writes: read(&counters.checkpoint_writes),
             checkpoints: read(&counters.checkpoints),
+            requested_checkpoints: self.shared.journal.totals().0,
+            checkpoint_micros: self.shared.journal.totals().1,
             data_pages: self
                 .spaces_of_tables()
                 .iter()

@@ -32,6 +32,10 @@ pub struct PagerStats {
     pub checkpoint_writes: u64,
     /// Checkpoints stored.
     pub checkpoints: u64,
+    /// Those that were taken for another reason than time: a request, a full log, a start or a shutdown.
+    pub requested_checkpoints: u64,
+    /// The time of all checkpoints in microseconds, without the pages that were written before them.
+    pub checkpoint_micros: u64,
     /// The number of allocated pages of the data space.
     pub data_pages: u64,
     /// The number of allocated pages of the rollback space.

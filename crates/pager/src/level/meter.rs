@@ -101,6 +101,12 @@ impl PageMeter {
         PageMeter { _thread: PhantomData }
     }
 
+    /// Returns whether any thread's pages are counted.
+    #[inline]
+    pub fn is_on() -> bool {
+        METERS.load(Relaxed) != 0
+    }
+
     /// Returns the counts of this thread so far. The difference between two calls is the count for the time
     /// between them.
     pub fn counts() -> PageCounts {
@@ -116,6 +122,24 @@ impl PageMeter {
 }
 
 impl Drop for PageMeter {
+    fn drop(&mut self) {
+        METERS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// While it exists, the pages of all threads are counted. It may move to another thread.
+#[derive(Debug)]
+pub struct PageCounting(());
+
+impl PageCounting {
+    /// Begins to count.
+    pub fn start() -> PageCounting {
+        METERS.fetch_add(1, Relaxed);
+        PageCounting(())
+    }
+}
+
+impl Drop for PageCounting {
     fn drop(&mut self) {
         METERS.fetch_sub(1, Relaxed);
     }

@@ -67,6 +67,7 @@ use crate::log::{Log, LogConfig, LogError, Observe, StoredLog};
 use crate::nvm::{self, NvmRegion, RegionPlan};
 use crate::pool::{Bell, Counters, Pool, PoolParts};
 use crate::recovery::{self, News, Over, Plan, ReadLog, Recovery};
+use crate::running::journal::CheckpointJournal;
 use crate::running::shared::{Postponed, Shared, StartOutcome};
 use crate::running::workers::Workers;
 use crate::space::Spaces;
@@ -679,6 +680,7 @@ fn finish(
             warnings,
         },
         checkpointing: Mutex::default(),
+        journal: CheckpointJournal::default(),
         is_stopping: AtomicBool::new(false),
         cleans_until: AtomicU64::new(0),
         leaves_region: AtomicBool::new(false),

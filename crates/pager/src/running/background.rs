@@ -29,6 +29,7 @@ use crate::log::Admission;
 use crate::nvm::NvmBuffer;
 use crate::pool::Pool;
 use crate::running::checkpoint::ROUND_PAGES;
+use crate::running::journal::CheckpointCause;
 use crate::running::shared::Shared;
 use crate::space::BACKGROUND_EXTENTS;
 
@@ -316,7 +317,8 @@ impl<'a> Checkpointer<'a> {
         };
         let is_ready = self.is_ready(is_due && has_new());
         if is_full || is_worth || is_ready {
-            room.tolerate(shared.checkpoint(false))?;
+            let cause = if is_full { CheckpointCause::Log } else { CheckpointCause::Time };
+            room.tolerate(shared.checkpoint(cause))?;
             self.last = Instant::now();
         }
         Ok(!is_full)
@@ -494,7 +496,7 @@ impl Shared {
     fn make_room(self: &Arc<Self>, round: usize) -> Result<()> {
         let mut room = RefusedForSpace::default();
         room.tolerate(if round > INLINE_ROUNDS { self.clean_all() } else { self.clean_for_log().map(drop) })?;
-        room.tolerate(self.checkpoint(false))?;
+        room.tolerate(self.checkpoint(CheckpointCause::Log))?;
         room.refused.filter(|_| self.log.is_full()).map_or(Ok(()), Err)
     }
 }

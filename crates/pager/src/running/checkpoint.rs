@@ -20,6 +20,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use varve_device::{planted, reached};
 
@@ -35,6 +36,7 @@ use crate::home::protection::kind::ProtectionKind;
 use crate::level::{Cause, Step, summed};
 use crate::nvm::NvmRegion;
 use crate::pool::Pool;
+use crate::running::journal::{CheckpointCause, CheckpointReport};
 use crate::running::shared::Shared;
 use crate::running::workers::Job;
 
@@ -68,20 +70,26 @@ fn want_of_room(result: Result<()>) -> Result<Option<PagerError>> {
 }
 
 impl Shared {
-    /// Takes a checkpoint: stores the redo position, and cuts the log. `is_clean` means that this is the end
-    /// of a clean shutdown.
+    /// Takes a checkpoint: stores the redo position, and cuts the log.
     ///
     /// A failure stops the pager, because it is unknown what was written. A full device is an exception: the
     /// position stays as it was, or advances less than possible, and the next checkpoint does everything
     /// again.
-    pub(crate) fn checkpoint(&self, is_clean: bool) -> Result<()> {
+    pub(crate) fn checkpoint(&self, cause: CheckpointCause) -> Result<()> {
+        let is_clean = cause == CheckpointCause::Shutdown { is_clean: true };
         let mut last = self.checkpointing.lock();
+        let began = Instant::now();
         let refused = self.checkpoint_steps(is_clean).inspect_err(|cause| {
             if !cause.is_no_space() {
                 self.log.poison(&cause.to_string());
             }
         })?;
-        *last = self.log.end();
+        let before = std::mem::replace(&mut *last, self.log.end());
+        let took = began.elapsed();
+        let log_bytes = if before == Lsn::ZERO { 0 } else { last.get().saturating_sub(before.get()) };
+        let distance_bytes = self.log.stats().used_bytes;
+        let report = CheckpointReport { cause, pages: 0, log_bytes, distance_bytes, took };
+        self.journal.add(report, self.counters.checkpoint_writes.load(Relaxed));
         reached("checkpoint");
         self.counters.checkpoints.fetch_add(1, Relaxed);
         refused.map_or(Ok(()), Err)
@@ -327,14 +335,14 @@ impl Shared {
     }
 
     /// Takes a checkpoint of the configured kind, and waits until it has ended.
-    pub(crate) fn checkpoint_of_kind(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn checkpoint_of_kind(self: &Arc<Self>, cause: CheckpointCause) -> Result<()> {
         if let Some(until) = self.checkpoint_cleans() {
             self.rest_cache(true);
             let cleaned = self.clean_until(until);
             self.rest_cache(false);
             cleaned?;
         }
-        self.checkpoint(false)
+        self.checkpoint(cause)
     }
 
     /// Begins or ends a time in which the flash cache keeps no changed pages, because a sharp checkpoint

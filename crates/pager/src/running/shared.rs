@@ -26,6 +26,7 @@ use crate::log::redo::RedoOps;
 use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::pool::{Bell, Counters, Pool};
 use crate::recovery::Recovery;
+use crate::running::journal::CheckpointJournal;
 use crate::running::workers::Workers;
 use crate::space::Spaces;
 
@@ -84,6 +85,8 @@ pub(crate) struct Shared {
     pub(crate) cache: Option<Arc<FlashCache>>,
     /// The end of the log at the last checkpoint. It is locked during a checkpoint.
     pub(crate) checkpointing: Mutex<Lsn>,
+    /// The newest checkpoints.
+    pub(crate) journal: CheckpointJournal,
     pub(crate) is_stopping: AtomicBool,
     /// The LSN up to which a thread waits for changes to become stable.
     pub(crate) cleans_until: AtomicU64,

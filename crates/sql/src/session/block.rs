@@ -83,6 +83,9 @@ impl Session {
         if self.defaults.lock_timeout.is_some() {
             txn.set_lock_timeout(self.defaults.lock_timeout);
         }
+        if self.wait_notice.is_some() {
+            txn.set_wait_notice(self.wait_notice.clone());
+        }
         self.txn = Some(txn);
     }
 
@@ -220,6 +223,7 @@ impl Session {
             self.facts.table_method = self.settings.table_method();
             self.facts.default_tablespace = self.settings.get("default_tablespace").unwrap_or_default();
             self.logging = Logging::of(&self.settings);
+            self.wait_notice = self.lock_wait_notice();
             let application_name = self.settings.get("application_name").unwrap_or_default();
             plant_panic(&application_name);
             self.seat.rename(&application_name);
@@ -230,6 +234,7 @@ impl Session {
             // SET, RESET and the end of SET LOCAL change the lock time-out of the current transaction, too.
             if let Some(txn) = &mut self.txn {
                 txn.set_lock_timeout(self.defaults.lock_timeout);
+                txn.set_wait_notice(self.wait_notice.clone());
             }
             self.settings_changed = true;
         }

@@ -502,8 +502,12 @@ fn system_name(name: &str) -> &str {
         "authentication_timeout" => "server_authentication_timeout",
         "temp_file_limit" => "query_temporary",
         "default_table_access_method" => "nvm_default_access_method",
+        "log_checkpoints" => "server_log_checkpoints",
         "log_connections" => "server_log_connections",
         "log_disconnections" => "server_log_disconnections",
+        "log_lock_waits" => "server_log_lock_waits",
+        "log_min_duration_statement" => "server_log_min_duration_statement",
+        "log_temp_files" => "server_log_temp_files",
         other => other,
     }
 }

@@ -37,6 +37,7 @@ mod lock;
 mod locked;
 mod log;
 mod maintain;
+mod measured;
 mod moment;
 mod named;
 mod owner;
@@ -48,6 +49,7 @@ mod roles;
 mod run;
 mod tablespace;
 mod view;
+mod watch;
 mod watchdog;
 
 use std::cell::Cell;
@@ -62,7 +64,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use varve_engine::{
     BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Catalog, Database, DatabaseDef, Datum, Isolation,
-    ObjectId, POSTGRES_NAME, RoleDef, SavepointId, SessionLocks, TemporaryQuota, Transaction,
+    ObjectId, POSTGRES_NAME, RoleDef, SavepointId, SessionLocks, TemporaryQuota, Transaction, WaitNotice,
 };
 
 use crate::activity::{Ender, Seat, State, Watched};
@@ -81,12 +83,14 @@ use crate::scram::Verifier;
 use crate::sequence_memory::SequenceMemory;
 use crate::settings::{self, InitialSource, Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
+use crate::statement_stats::StatementStats;
 use crate::system_settings::{ProcessSettings, SystemSettings};
 use crate::table_method;
 use crate::time::{Reading, TimeForms};
 use crate::utility::Level;
 use authorize::Allowed;
 use identity::Identity;
+pub use watch::{SessionState, StatementState, TableState};
 use watchdog::Watchdog;
 
 /// The number of statements in the plan cache that all sessions of a database share.
@@ -110,6 +114,7 @@ pub struct SqlDatabase {
     temporary_limit: Arc<TemporaryLimit>,
     process: ProcessSettings,
     watched: Arc<Watched>,
+    statements: Arc<StatementStats>,
     /// The secret from which verifiers for missing roles are made, as long as the first role has no password.
     secret: [u8; 32],
 }
@@ -130,6 +135,7 @@ impl SqlDatabase {
             temporary_limit,
             process: ProcessSettings::default(),
             watched: Arc::default(),
+            statements: Arc::default(),
             secret,
         }
     }
@@ -143,6 +149,11 @@ impl SqlDatabase {
     /// `temp_file_limit`.
     pub fn with_temporary_limit(self, limit: Arc<TemporaryLimit>) -> SqlDatabase {
         SqlDatabase { temporary_limit: limit, ..self }
+    }
+
+    /// Adds statistics of statements, whose limit the program can change. Without them, there are none.
+    pub fn with_statements(self, statements: Arc<StatementStats>) -> SqlDatabase {
+        SqlDatabase { statements, ..self }
     }
 
     /// Adds the settings of the process for ALTER SYSTEM. Without them, ALTER SYSTEM is refused (0A000).
@@ -212,6 +223,11 @@ impl SqlDatabase {
     /// Returns the state of all sessions, and the results of ANALYZE.
     pub(crate) fn watched(&self) -> &Arc<Watched> {
         &self.watched
+    }
+
+    /// Returns the statistics of statements.
+    pub(crate) fn statements(&self) -> &Arc<StatementStats> {
+        &self.statements
     }
 
     /// Returns the storage engine.
@@ -370,6 +386,8 @@ pub struct Session {
     settings: Settings,
     /// The kinds of the session's statements that are written to the server's log.
     logging: log::Logging,
+    /// Logs long waits for locks, if the settings ask for it.
+    wait_notice: Option<Arc<WaitNotice>>,
     /// Settings without effect for which the client has already got a notice.
     told_without_effect: BTreeSet<&'static str>,
     settings_changed: bool,
@@ -392,6 +410,8 @@ pub struct Session {
     watchdog: Option<Watchdog>,
     /// The session's entry that other sessions see.
     seat: Seat,
+    /// The statistics of the session's statements.
+    remembered: measured::Remembered,
     /// The session's quota for temporary files.
     temporary: Arc<TemporaryQuota>,
     /// The measurements of the running statement, if EXPLAIN ANALYZE runs it.
@@ -419,9 +439,15 @@ fn first_settings(
         // Until the setting is changed, one query may use the memory that all queries have together.
         settings.set_fact("work_mem", &(general.memory_bytes() >> 10).to_string());
     }
-    for name in ["log_connections", "log_disconnections"] {
+    for name in ["log_checkpoints", "log_connections", "log_disconnections"] {
         if let Some(setting) = shared.process.find(name) {
             settings.set_fact(name, &setting.value);
+        }
+    }
+    for name in ["log_lock_waits", "log_min_duration_statement", "log_temp_files"] {
+        let setting = shared.process.find(name);
+        if let Some(setting) = setting.filter(|setting| setting.value != setting.default) {
+            settings.set_initial(name, &setting.value, InitialSource::File)?;
         }
     }
     let method = shared.process.find(table_method::SETTING);
@@ -443,6 +469,12 @@ fn first_settings(
     Ok(settings)
 }
 
+/// Returns the first state of a session's random numbers.
+fn seed(process_id: i32) -> u64 {
+    let seed = crate::eval::func::clock_us() as u64 ^ (process_id as u64) << 32;
+    (seed ^ u64::from(std::process::id())).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+}
+
 impl Session {
     /// Starts a session. The error is 28000 if the role may not log in, and 28P01 if it has changed since it
     /// was authenticated. For a wrong start-up setting the error is 42704, 22023 or 0A000. `database::enter`
@@ -450,14 +482,11 @@ impl Session {
     pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
         let identity = Identity::of_login(&catalog, &params.user, params.proved.as_ref())?;
-        let who = identity.who();
-        let user = identity.name().to_owned();
+        let (who, user) = (identity.who(), identity.name().to_owned());
         let cancel = Arc::<AtomicBool>::default();
         let (database, seat) = database::enter(&shared, &catalog, &params, &identity, Arc::clone(&cancel))?;
         let is_superuser = Holder::of(&catalog, who).is_superuser();
         let settings = first_settings(&shared, &database, &params, &user, is_superuser)?;
-        let seed = crate::eval::func::clock_us() as u64 ^ (params.process_id as u64) << 32;
-        let seed = seed ^ u64::from(std::process::id());
         let facts = Facts {
             session_user: user.clone(),
             user,
@@ -474,7 +503,7 @@ impl Session {
             table_method: settings.table_method(),
             default_tablespace: settings.get("default_tablespace").unwrap_or_default(),
             lock_timeout: block::defaults(&settings).lock_timeout,
-            random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            random: Cell::new(seed(params.process_id)),
             cancel,
             world: None,
         };
@@ -496,6 +525,7 @@ impl Session {
             defines: false,
             defaults: block::defaults(&settings),
             logging: log::Logging::of(&settings),
+            wait_notice: None,
             told_without_effect: BTreeSet::new(),
             settings,
             settings_changed: true,
@@ -513,9 +543,11 @@ impl Session {
             notices: Vec::new(),
             watchdog: None,
             seat,
+            remembered: measured::Remembered::default(),
             temporary: Arc::default(),
             analysis: None,
-        })
+        }
+        .with_wait_notice())
     }
 
     /// Parses and binds one statement. `types[i]` is the declared type OID of `$i+1`, or 0. After an error

@@ -291,7 +291,11 @@ impl Session {
                 columns.filter(|(_, c)| oid::is_reg(c.type_oid)).any(|(n, _)| sink.is_binary(n));
             self.facts.world = Some(Arc::new(world));
         }
+        let measured = self.measure(prepared);
         let ran = self.run_body(prepared, params, groups, announce, sink);
+        if let (Some(measured), Ok(Ran::Done(tag))) = (measured, &ran) {
+            self.record(prepared, &measured, tag);
+        }
         if prepared.as_of.is_some() && ran.is_ok() {
             self.come_back()?;
         }
@@ -332,6 +336,7 @@ impl Session {
             locks: (self.begin_engine().locker(), Arc::clone(&self.locks)),
             engine: Arc::clone(self.shared.engine()),
             watched: Arc::clone(self.shared.watched()),
+            statements: Arc::clone(self.shared.statements()),
             process: self.shared.process.clone(),
             meaning_of: crate::bind::kept::meaning_of,
             held: self.held(),

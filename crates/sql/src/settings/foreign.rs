@@ -70,7 +70,6 @@ pub(super) const WITHOUT_EFFECT: &[Setting] = &[
     setting("log_duration", "off", Kind::Bool),
     setting("log_error_verbosity", "default", Kind::OneOf(&["terse", "default", "verbose"])),
     setting("log_executor_stats", "off", Kind::Bool),
-    setting("log_lock_waits", "off", Kind::Bool),
     setting("log_min_duration_sample", "-1", Kind::Number(Unit::Millis, -1.0, 2147483647.0)),
     setting(
         "log_min_error_statement",
@@ -87,7 +86,6 @@ pub(super) const WITHOUT_EFFECT: &[Setting] = &[
     setting("log_replication_commands", "off", Kind::Bool),
     setting("log_statement_sample_rate", "1", Kind::Number(Unit::Real, 0.0, 1.0)),
     setting("log_statement_stats", "off", Kind::Bool),
-    setting("log_temp_files", "-1", Kind::Number(Unit::Kilobytes, -1.0, 2147483647.0)),
     setting("log_transaction_sample_rate", "0", Kind::Number(Unit::Real, 0.0, 1.0)),
     setting("logical_decoding_work_mem", "65536", Kind::Number(Unit::Kilobytes, 64.0, 2147483647.0)),
     setting("maintenance_io_concurrency", "10", Kind::Number(Unit::Plain, 0.0, 1000.0)),

@@ -13,6 +13,7 @@
 //! | `counts.rs` | what PostgreSQL's programs for watching a server ask (pg_stat_database, pg_statio_user_tables, ...) |
 //! | `watched.rs`, `settings.txt` | settings, sessions, counts |
 //! | `held.rs` | prepared statements and cursors of the session |
+//! | `statements.rs` | pg_stat_statements, and pages of statements by level |
 //! | `statistics.rs` | tables of Varve's own: counters, levels, durability |
 //! | `information.rs` | information_schema |
 //! | `deparse.rs` | the queries of views, laid out |
@@ -45,6 +46,7 @@ mod privileges;
 mod relation_tables;
 mod relations;
 pub mod show;
+mod statements;
 pub mod statistics;
 pub mod tablespaces;
 mod types;
@@ -54,8 +56,8 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::Mutex;
 use varve_engine::{
-    Array, Catalog, ColumnType, Database, Datum, LockMode, Locker, ObjectId, SequenceDrawer, SessionLocks,
-    Sizes, Value, predefined,
+    Array, Catalog, ColumnType, Database, Datum, IndexDef, LockMode, Locker, ObjectId, SequenceDrawer,
+    SessionLocks, Sizes, Value, predefined,
 };
 
 use crate::activity::Watched;
@@ -65,6 +67,7 @@ use crate::path::Path;
 use crate::rights::{self, Holder, Who};
 use crate::sequence_memory::SequenceMemory;
 use crate::settings::{self, DescribedSetting, Settings};
+use crate::statement_stats::StatementStats;
 use crate::system_settings::{self, ProcessSettings};
 use crate::ty::{Reg, Ty};
 
@@ -75,6 +78,7 @@ pub use held::HeldObjects;
 pub(crate) use held::{HeldCursor, ShownStatement, ShownStatements};
 pub use others::LANGUAGES;
 pub use relations::{Relation, What, namespace, parts_of, relation};
+pub use statements::reset as reset_statements;
 pub use types::{type_named, type_row, types};
 pub use watched::described;
 
@@ -110,6 +114,8 @@ pub struct SystemContext {
     pub engine: Arc<Database>,
     /// The state of all sessions, and the results of ANALYZE.
     pub watched: Arc<Watched>,
+    /// The statistics of statements.
+    pub statements: Arc<StatementStats>,
     /// The settings of the process.
     pub process: ProcessSettings,
     /// Finds the meaning of expressions that the catalog stores as text.
@@ -180,6 +186,12 @@ impl SystemContext {
         };
         self.asked.lock().settings.push((name.to_ascii_lowercase(), value.map(str::to_owned), is_local));
         Ok(shown)
+    }
+
+    /// Returns the scans of these secondary indexes, and the rows that they have passed.
+    pub fn index_accesses(&self, indexes: &[Arc<IndexDef>]) -> (u64, u64) {
+        let accesses = indexes.iter().map(|index| self.engine.index_accesses(index.id));
+        accesses.fold((0, 0), |(scans, rows), index| (scans + index.key_scans, rows + index.key_rows))
     }
 
     /// Returns the context for printing definitions.
@@ -253,7 +265,7 @@ pub struct SystemTable {
 pub fn readers(table: &str) -> Option<(ObjectId, &'static str)> {
     match table {
         "varve_durability" => Some((predefined::READ_ALL_SETTINGS, "pg_read_all_settings")),
-        "varve_io" | "varve_io_trace" | "varve_levels" | "varve_nvm" => {
+        "varve_devices" | "varve_io" | "varve_io_trace" | "varve_levels" | "varve_nvm" => {
             Some((predefined::READ_ALL_STATS, "pg_read_all_stats"))
         }
         _ => None,
@@ -443,7 +455,8 @@ fn fill_of(schema: &str, name: &str) -> Fill {
             let named = relation_tables::fill(name).or_else(|| constraint_tables::fill(name));
             let named = named.or_else(|| others::fill(name)).or_else(|| watched::fill(name));
             let named = named.or_else(|| extensions::fill(name)).or_else(|| held::fill(name));
-            named.or_else(|| statistics::fill(name)).or_else(|| counts::fill(name))
+            let named = named.or_else(|| statistics::fill(name)).or_else(|| counts::fill(name));
+            named.or_else(|| statements::fill(name))
         }
         _ => information::fill(name).or_else(|| privileges::fill(name)),
     };

@@ -6,7 +6,7 @@
 //!
 //! This module does not know the code that counts.
 
-use varve_engine::{DatabaseStats, Value};
+use varve_engine::{DatabaseStats, PagerStats, Value};
 
 use super::{Fill, Rows, SystemContext, SystemTable, oid, table, text};
 
@@ -14,6 +14,7 @@ use super::{Fill, Rows, SystemContext, SystemTable, oid, table, text};
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "varve_compression" => compression,
+        "varve_devices" => devices,
         "varve_durability" => durability,
         "varve_io" => io,
         "varve_io_trace" => io_trace,
@@ -29,6 +30,7 @@ pub fn shown_by(name: &str) -> Option<&'static SystemTable> {
     let name = match name {
         "durability" => "varve_durability",
         "varve.compression" => "varve_compression",
+        "varve.devices" => "varve_devices",
         "varve.io" => "varve_io",
         "varve.io_trace" => "varve_io_trace",
         "varve.levels" => "varve_levels",
@@ -94,6 +96,34 @@ fn io(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
+/// Lists the devices. Latencies are NULL if no operation of their kind was timed.
+fn devices(world: &SystemContext, rows: &mut Rows<'_>) {
+    const LATENCIES: [[&str; 2]; 4] = [
+        ["read_p50_us", "read_p99_us"],
+        ["write_p50_us", "write_p99_us"],
+        ["durable_write_p50_us", "durable_write_p99_us"],
+        ["flush_p50_us", "flush_p99_us"],
+    ];
+    for device in world.engine.devices() {
+        rows.add([
+            ("device", text(&device.location)),
+            ("reads", count(device.read.operations)),
+            ("read_bytes", count(device.read.bytes)),
+            ("writes", count(device.written.operations)),
+            ("written_bytes", count(device.written.bytes)),
+            ("flushes", count(device.flush_count)),
+            ("queue", Value::Float8(device.queue)),
+            ("free_bytes", device.free_bytes.map_or(Value::Null, count)),
+            ("rated_write_bytes", device.rated_bytes.map_or(Value::Null, count)),
+            ("rated_years", device.rated_years.map_or(Value::Null, Value::Float8)),
+        ]);
+        for (names, kind) in LATENCIES.into_iter().zip(device.latencies).filter(|(_, kind)| kind.count > 0) {
+            let micros = [kind.latency_ns_p50, kind.latency_ns_p99].map(|ns| Value::Float8(ns as f64 / 1e3));
+            rows.set(names.into_iter().zip(micros));
+        }
+    }
+}
+
 /// Lists the trace of single requests to the devices, which the setting `trace_entries` switches on.
 fn io_trace(world: &SystemContext, rows: &mut Rows<'_>) {
     for device in world.engine.io_traces() {
@@ -113,7 +143,11 @@ fn io_trace(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
+/// Shows the buffer pool, and the levels below it.
 fn levels(world: &SystemContext, rows: &mut Rows<'_>) {
+    for (name, value) in pool_counters(&world.engine.stats().pager, world.engine.pager().config().page_size) {
+        rows.add([("level", text("pool")), ("counter", text(name)), ("value", count(value))]);
+    }
     for level in world.engine.pager().stats().levels {
         for (name, value) in level.counters {
             rows.add([
@@ -125,6 +159,24 @@ fn levels(world: &SystemContext, rows: &mut Rows<'_>) {
         }
     }
     tables_level(world, rows);
+}
+
+/// Returns the counters of the buffer pool.
+pub fn pool_counters(pager: &PagerStats, page_bytes: usize) -> [(&'static str, u64); 11] {
+    let bytes = |frames: u64| frames * page_bytes as u64;
+    [
+        ("capacity_bytes", bytes(pager.frames)),
+        ("used_bytes", bytes(pager.frames.saturating_sub(pager.free_frames))),
+        ("frames", pager.frames),
+        ("free_frames", pager.free_frames),
+        ("dirty_frames", pager.dirty_frames),
+        ("read_hits", pager.fixes.saturating_sub(pager.misses)),
+        ("read_misses", pager.misses),
+        ("prefetched", pager.prefetched),
+        ("evictions", pager.evictions),
+        ("checkpoint_writes", pager.checkpoint_writes),
+        ("evict_writes", pager.evict_writes + pager.inline_writes),
+    ]
 }
 
 /// Shows the file of tables in persistent memory: the bytes of the whole file, and of each partition that has

@@ -202,6 +202,14 @@ fn pg_stat_activity(world: &SystemContext, rows: &mut Rows<'_>) {
         if matches!(now.state, State::Idle | State::InBlock | State::Failed) {
             rows.set([("wait_event_type", text("Client")), ("wait_event", text("ClientRead"))]);
         }
+        let is_identity =
+            |lock: &&LockInfo| lock.label.cast_signed() == session.process_id && lock.is_granted;
+        if let Some(Locked::Identity(id)) =
+            locks.iter().filter(is_identity).map(|lock| lock.on).find(|on| matches!(on, Locked::Identity(_)))
+        {
+            // As in PostgreSQL, the view shows the low 32 bits.
+            rows.set([("backend_xid", oid(id as u32))]);
+        }
         let its_own = |lock: &&LockInfo| lock.label.cast_signed() == session.process_id;
         if let Some(awaited) = locks.iter().filter(its_own).find(|lock| !lock.is_granted) {
             let event = text(lock_type(world, awaited));
@@ -210,17 +218,33 @@ fn pg_stat_activity(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Shows the rows that ANALYZE has counted. Counters that Varve lacks are NULL.
+/// Shows accesses to tables, and the rows that ANALYZE has counted. Until ANALYZE counts them, the number of
+/// rows is that of inserts less deletes.
 fn pg_stat_tables(world: &SystemContext, rows: &mut Rows<'_>) {
+    let number = |number: u64| Value::Int8(i64::try_from(number).unwrap_or(i64::MAX));
     for table in world.catalog.tables() {
         let count = world.watched.count(table.id);
+        let own = world.engine.table_accesses(table.id);
+        let (index_scans, index_rows) = world.index_accesses(&table.indexes);
+        let live = count.map_or(own.inserted.saturating_sub(own.deleted), |count| count.rows);
         rows.add([
             ("relid", oid(table.id.0)),
             ("schemaname", text(&table.schema)),
             ("relname", text(&table.name)),
-            ("n_live_tup", Value::Int8(count.map_or(0, |c| i64::try_from(c.rows).unwrap_or(i64::MAX)))),
+            ("seq_scan", number(own.scans)),
+            ("seq_tup_read", number(own.rows_read)),
+            ("idx_scan", number(own.key_scans + index_scans)),
+            ("idx_tup_fetch", number(own.key_rows + index_rows)),
+            ("n_tup_ins", number(own.inserted)),
+            ("n_tup_upd", number(own.updated)),
+            ("n_tup_del", number(own.deleted)),
+            ("n_tup_hot_upd", Value::Int8(0)),
+            ("n_live_tup", number(live)),
             ("n_dead_tup", Value::Int8(0)),
             ("last_analyze", count.map_or(Value::Null, |c| Value::TimestampTz(c.at_us))),
+            ("vacuum_count", Value::Int8(0)),
+            ("autovacuum_count", Value::Int8(0)),
+            ("autoanalyze_count", Value::Int8(0)),
             ("analyze_count", Value::Int8(count.map_or(0, |c| c.times))),
         ]);
     }

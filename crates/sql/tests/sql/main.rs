@@ -20,3 +20,4 @@ mod support;
 mod tablespaces;
 mod upserts;
 mod waiting;
+mod watching;

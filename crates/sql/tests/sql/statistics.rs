@@ -41,6 +41,7 @@ fn what_show_says_can_be_queried() {
     for (name, table) in [
         ("durability", "varve_durability"),
         ("varve.compression", "varve_compression"),
+        ("varve.devices", "varve_devices"),
         ("varve.io", "varve_io"),
         ("varve.io_trace", "varve_io_trace"),
         ("varve.levels", "varve_levels"),

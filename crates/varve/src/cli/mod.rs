@@ -6,6 +6,7 @@ mod dump;
 mod help;
 mod import;
 mod init;
+mod notices;
 mod nvm;
 mod serve;
 mod sql;
@@ -22,6 +23,7 @@ use crate::error::OpenError;
 use crate::shell::Format;
 use crate::system_file::{Misfit, SystemFile};
 use crate::transfer::TransferError;
+use crate::watch::EndpointError;
 
 /// The reason why a command failed, as a paragraph.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,9 @@ pub enum CommandError {
         "The pages could not be written to the data files: {0}. Nothing is lost. Repair that, and run the command again."
     )]
     Drain(varve_engine::Error),
+    /// There is no endpoint of metrics.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// The smart device can't serve.
     #[error("The device cannot serve: {0}.")]
     Device(#[from] varve_smart::SmartError),
@@ -55,6 +60,17 @@ pub enum CommandError {
     /// The measurement failed.
     #[error("The measurement failed: {0}.")]
     Bench(#[from] varve_bench::BenchError),
+    /// The file of the server's messages can't be opened.
+    #[error(
+        "The log file {} cannot be opened: {error}. Correct log_file in section [server] of varve.toml, or the rights of its directory.",
+        .path.display()
+    )]
+    Messages {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        error: std::io::Error,
+    },
     /// The system refused another operation.
     #[error("{what}: {error}.")]
     System {

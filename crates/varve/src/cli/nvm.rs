@@ -214,8 +214,13 @@ fn looking(arguments: &RegionArgs, configured: &Settings) -> Settings {
         None => found.or(wanted),
         Some(path) => {
             let is_it = |device: &&(&str, &Path)| device.1.canonicalize().ok() == path.canonicalize().ok();
-            let device =
-                DeviceSettings { path: path.clone(), profile: None, capacity_bytes: None, direct: true };
+            let device = DeviceSettings {
+                path: path.clone(),
+                profile: None,
+                capacity_bytes: None,
+                direct: true,
+                endurance_bytes: None,
+            };
             Some(devices.iter().find(is_it).map_or_else(
                 || {
                     settings.devices.insert(REGION_DEVICE.to_owned(), device);

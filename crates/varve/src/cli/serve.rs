@@ -6,56 +6,77 @@
 //!    database. The order matters, because a session that still runs could otherwise write into a closed
 //!    database.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use varve_engine::{Database, TablesRegion};
+use varve_engine::TablesRegion;
 use varve_pager::{HomeLayout, NvmStats, ProtectionKind, Recovery};
 use varve_server::{Encryption, Listener, Options, Proof, Server};
+use varve_sql::log::{self, Severity, Source};
 
 use super::init::how_to_log_in;
-use super::{CommandError, ServeArgs, say, warn};
+use super::{CommandError, ServeArgs, notices, say};
 use crate::Embedded;
-use crate::config::{AUTO_FILE_NAME, ServerSettings, Settings, show_bytes, tell};
+use crate::config::{AUTO_FILE_NAME, MessageSettings, ServerSettings, Settings, show_bytes, tell};
 use crate::data_directory::DirectoryState;
 use crate::memory::default_pool_bytes;
+use crate::messages::{self, MessageOutput};
 use crate::system_file::Misfit;
+use crate::watch::Endpoint;
 
 /// The time that sessions have to end after the stop signal.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
-/// The longest delay of a notice.
-const NOTICE_PAUSE: Duration = Duration::from_millis(100);
 /// The number of file descriptors for files, rings and the listener. Each connection needs one more.
 const DESCRIPTORS_BESIDE: u64 = 256;
 
 pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
+    let served = serve(arguments);
+    if let Err(error) = &served {
+        log_to_file(Severity::Fatal, &error.to_string());
+    }
+    served
+}
+
+fn serve(arguments: &ServeArgs) -> Result<(), CommandError> {
     let place = &arguments.place;
     let system = place.system(Misfit::Told)?;
     let altered = system.altered();
     let mut settings = place.with_flags(system.settings().clone());
     settings.server.listen = arguments.listen.unwrap_or(settings.server.listen);
     varve_sql::panics::report_panics();
-    varve_sql::log::keep();
-    varve_sql::log::keep_connections(settings.server.logs_connections, settings.server.logs_disconnections);
+    let state = place.state()?;
+    let messages = begin_messages(&settings.server.messages);
+    if state == DirectoryState::Database {
+        open_messages(&messages)?;
+    }
     let mut signals = catch_signals()?;
     raise_descriptor_limit(settings.server.max_connections as u64);
-    let state = place.state()?;
     // The address is opened first, because recovery can take minutes, and the server cannot run without an
     // address.
     let options = options(&settings.server)?;
     let listener = Listener::open_for(settings.server.listen, &options)?;
+    let metrics = settings.metrics_listen.map(Endpoint::bind).transpose()?;
     let database = Embedded::open_with_system(&place.directory, &settings, system)?;
-    database.home().warnings.iter().for_each(|what| warn(what));
+    // In a new data directory, no other file may be there before the database is.
+    open_messages(&messages)?;
+    database.home().warnings.iter().for_each(|what| notices::log_warning(what));
     introduce(&database, &settings, state);
     tell_recovery(&database);
-    watch(database.engine())?;
+    notices::watch(database.engine())?;
     if !altered.is_empty() {
         say(format!("{AUTO_FILE_NAME} (ALTER SYSTEM) says: {}", altered.join(", ")));
     }
     let server = Server::start_with(listener, options, database.sql().clone())?;
     announce(&server, &database.sql().first_role());
+    let endpoint = metrics.map(|metrics| Endpoint::start(metrics, database.engine(), database.sql()));
+    let endpoint = endpoint.transpose()?;
+    if let Some(endpoint) = &endpoint {
+        say(format!("metrics on http://{}/metrics, a live page on /", endpoint.address()));
+    }
     if settings.server.authentication == Proof::Password && !database.sql().has_login() {
         say(format!(
             "nobody can log in: no role has a password; stop this server, then: {}",
@@ -63,10 +84,59 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
         ));
     }
     say(format!("listening on {}", server.address()));
-    // The iterator ends only when it is closed, and it is never closed.
-    let _ = signals.forever().next();
+    log_to_file(Severity::Log, &format!("listening on {}", server.address()));
+    await_stop(&mut signals, &messages);
     say("stopping: ending sessions, writing a checkpoint");
+    log_to_file(Severity::Log, "stopping: ending sessions, writing a checkpoint");
+    drop(endpoint);
     stop(server, database)
+}
+
+/// Whether the messages go to a file. Then they include those that this command prints on standard output.
+static HAS_FILE: AtomicBool = AtomicBool::new(false);
+
+/// Switches on the messages that the settings ask for. They go to stderr at first.
+fn begin_messages(settings: &MessageSettings) -> Arc<MessageOutput> {
+    let output = MessageOutput::new(settings.file.as_deref());
+    messages::set_format(settings.format);
+    if output.subscribe().is_ok() {
+        log::keep();
+    }
+    log::keep_connections(settings.connections, settings.disconnections);
+    log::keep_checkpoints(settings.checkpoints);
+    output
+}
+
+/// Opens the file of the messages, if there is one.
+fn open_messages(output: &MessageOutput) -> Result<(), CommandError> {
+    let Some(path) = output.path() else { return Ok(()) };
+    output.open().map_err(|error| CommandError::Messages { path: path.to_owned(), error })?;
+    HAS_FILE.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Writes a message that standard output has already, if messages go to a file.
+fn log_to_file(severity: Severity, message: &str) {
+    if HAS_FILE.load(Ordering::Relaxed) {
+        log::write(Source::SERVER, severity, message);
+    }
+}
+
+/// Waits for the signal to stop. SIGHUP opens the file of the messages again.
+fn await_stop(signals: &mut Signals, messages: &MessageOutput) {
+    // The iterator ends only when it is closed, and it is never closed.
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            return;
+        }
+        if let Err(error) = messages.open() {
+            let path = messages.path().unwrap_or(Path::new("stderr")).display();
+            let message = format!(
+                "could not open the log file \"{path}\" again: {error}; messages still go to the old file"
+            );
+            notices::log_warning(&message);
+        }
+    }
 }
 
 /// Reports the work of a start after a crash.
@@ -102,7 +172,8 @@ fn options(settings: &ServerSettings) -> Result<Options, CommandError> {
     })
 }
 
-/// Returns an iterator that reads the first SIGINT or SIGTERM. The second signal ends the process.
+/// Returns an iterator that reads each SIGHUP, and the first SIGINT or SIGTERM. The second of these signals
+/// ends the process.
 fn catch_signals() -> Result<Signals, CommandError> {
     let fail = |error| CommandError::System { what: "Cannot catch signals", error };
     let again = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -110,7 +181,7 @@ fn catch_signals() -> Result<Signals, CommandError> {
         signal_hook::flag::register_conditional_shutdown(signal, 1, again.clone()).map_err(fail)?;
         signal_hook::flag::register(signal, again.clone()).map_err(fail)?;
     }
-    Signals::new([SIGINT, SIGTERM]).map_err(fail)
+    Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(fail)
 }
 
 /// Raises the limit of descriptors. The usual soft limit of 1,024 is meant for programs that use `select`.
@@ -191,24 +262,6 @@ fn introduce(database: &Embedded, settings: &Settings, state: DirectoryState) {
     say(format!("clients: {proof}, {tls}"));
 }
 
-/// Writes notices of the database to standard error, as long as it is open.
-fn watch(database: &Arc<Database>) -> Result<(), CommandError> {
-    let database = Arc::downgrade(database);
-    let watch = move || {
-        while let Some(database) = database.upgrade() {
-            tell_notices(&database);
-            drop(database);
-            std::thread::sleep(NOTICE_PAUSE);
-        }
-    };
-    let started = std::thread::Builder::new().name("notices".to_owned()).spawn(watch);
-    started.map(drop).map_err(|error| CommandError::System { what: "Cannot start a thread", error })
-}
-
-fn tell_notices(database: &Database) {
-    database.pager().take_notices().iter().for_each(|notice| warn(notice));
-}
-
 fn introduced(nvm: &NvmStats) -> String {
     let (medium, write_back) = (nvm.facts.medium.name(), nvm.facts.write_back.name());
     let imitates =
@@ -242,8 +295,9 @@ fn stop(server: Server, database: Embedded) -> Result<(), CommandError> {
     }
     let engine = Arc::clone(database.engine());
     let closed = database.close();
-    tell_notices(&engine);
+    notices::tell(&engine, &mut notices::Told::default());
     closed?;
     say("stopped");
+    log_to_file(Severity::Log, "stopped");
     Ok(())
 }

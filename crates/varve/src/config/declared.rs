@@ -20,6 +20,10 @@ pub enum SettingKind {
     CountOrAuto,
     /// True or false.
     Flag,
+    /// A time in milliseconds, or -1.
+    MillisOrNone,
+    /// A size in kilobytes, or -1.
+    KilobytesOrNone,
     /// A word, as text.
     Word,
 }

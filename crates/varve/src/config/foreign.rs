@@ -20,11 +20,26 @@ const POSTGRES: &[(&str, &str, &str)] = &[
     ("temp_file_limit", "query", "temporary"),
     ("work_mem", "query", "memory"),
     ("block_size", "pool", "page_size"),
+    ("log_checkpoints", "server", "log_checkpoints"),
+    ("log_connections", "server", "log_connections"),
+    ("log_disconnections", "server", "log_disconnections"),
+    ("log_lock_waits", "server", "log_lock_waits"),
+    ("log_min_duration_statement", "server", "log_min_duration_statement"),
+    ("log_temp_files", "server", "log_temp_files"),
+    ("log_destination", "server", "log_format"),
+    ("log_filename", "server", "log_file"),
     ("default_table_access_method", "nvm", "default_access_method"),
 ];
 /// Settings whose value has another meaning.
-const OF_ANOTHER_KIND: &[&str] =
-    &["listen_addresses", "port", "ssl", "checkpoint_timeout", "full_page_writes"];
+const OF_ANOTHER_KIND: &[&str] = &[
+    "listen_addresses",
+    "port",
+    "ssl",
+    "checkpoint_timeout",
+    "full_page_writes",
+    "log_destination",
+    "log_filename",
+];
 
 /// Returns the line `name = value` in the form of varve.toml, if the name is a setting of PostgreSQL or of
 /// ALTER SYSTEM.

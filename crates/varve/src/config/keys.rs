@@ -9,11 +9,13 @@ use toml::Table;
 use varve_pager::{Algorithm, FlashSettings, NvmFlush, PackedConfig, Replacement, Setting, Trim};
 
 use super::declared::SettingKind;
+use super::units::show_or_none;
 use super::{
     AUTHENTICATION_SECONDS_MAX, CONNECTIONS_MAX, CheckpointSettings, Settings, SmartSettings, TablesSettings,
     TraceSettings, UndoSettings, declared, show_bytes,
 };
 use crate::memory::{default_pool_bytes, default_query_bytes};
+use crate::messages::MessageFormat;
 
 /// One setting.
 pub struct Key {
@@ -101,9 +103,18 @@ impl Plain {
     }
 }
 
+fn on_off(is_on: bool) -> String {
+    if is_on { "on" } else { "off" }.to_owned()
+}
+
 /// Returns the unit of the number of a setting that no table declares.
 fn unit(name: &str) -> Option<&'static str> {
-    (name == "server_authentication_timeout").then_some("s")
+    match name {
+        "server_authentication_timeout" => Some("s"),
+        "server_log_min_duration_statement" => Some("ms"),
+        "server_log_temp_files" => Some("kB"),
+        _ => None,
+    }
 }
 
 /// Returns the least and the greatest number of a setting that no table declares.
@@ -129,6 +140,7 @@ fn choices(name: &str) -> Vec<&'static str> {
         "home_compression" => Algorithm::ALL.map(Algorithm::name).to_vec(),
         "home_trim" => Trim::ALL.map(Trim::name).to_vec(),
         "pool_replacement" => vec!["clock", "lru2"],
+        "server_log_format" => MessageFormat::ALL.map(MessageFormat::name).to_vec(),
         "protection_kind" => vec!["doublewrite", "nvm-dwb", "nvm", "full-page-log", "atomic-write", "none"],
         _ => Vec::new(),
     }
@@ -276,16 +288,52 @@ const PLAIN: &[Plain] = &[
         |s| s.server.authentication_timeout.as_secs().to_string(),
     ),
     on_line(
+        ["server_log_checkpoints", "server", "log_checkpoints"],
+        SettingKind::Flag,
+        "Whether checkpoints are logged.",
+        |s| on_off(s.server.messages.checkpoints),
+    ),
+    on_line(
         ["server_log_connections", "server", "log_connections"],
         SettingKind::Flag,
         "Whether connections are logged.",
-        |s| if s.server.logs_connections { "on" } else { "off" }.to_owned(),
+        |s| on_off(s.server.messages.connections),
     ),
     on_line(
         ["server_log_disconnections", "server", "log_disconnections"],
         SettingKind::Flag,
         "Whether the ends of connections are logged, with their duration.",
-        |s| if s.server.logs_disconnections { "on" } else { "off" }.to_owned(),
+        |s| on_off(s.server.messages.disconnections),
+    ),
+    on_line(
+        ["server_log_format", "server", "log_format"],
+        SettingKind::Word,
+        "The format of the server's messages.",
+        |s| s.server.messages.format.name().to_owned(),
+    ),
+    on_line(
+        ["server_log_lock_waits", "server", "log_lock_waits"],
+        SettingKind::Flag,
+        "Whether new sessions log waits for locks that are longer than deadlock_timeout.",
+        |s| on_off(s.server.messages.lock_waits),
+    ),
+    on_line(
+        ["server_log_min_duration_statement", "server", "log_min_duration_statement"],
+        SettingKind::MillisOrNone,
+        "Milliseconds from which on new sessions log a statement; -1: never.",
+        |s| show_or_none(s.server.messages.min_duration_ms),
+    ),
+    on_line(
+        ["server_log_temp_files", "server", "log_temp_files"],
+        SettingKind::KilobytesOrNone,
+        "Kilobytes of temporary files from which on new sessions log a statement; -1: never.",
+        |s| show_or_none(s.server.messages.temp_files_kb),
+    ),
+    on_line(
+        ["statements_max", "statements", "max"],
+        SettingKind::CountOrAuto,
+        "The most statements that pg_stat_statements keeps; 0: none; auto: 1000 with the endpoint of metrics.",
+        |s| s.statements_max.map_or_else(|| "auto".to_owned(), |max| max.to_string()),
     ),
     key(
         ["server_max_connections", "server", "max_connections"],

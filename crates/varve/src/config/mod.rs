@@ -16,6 +16,7 @@ pub(crate) mod fit;
 mod flash;
 mod foreign;
 pub(crate) mod keys;
+mod messages;
 mod nvm;
 mod packed;
 mod reader;
@@ -24,7 +25,7 @@ mod suggest;
 pub(crate) mod tell;
 mod trace;
 mod undo;
-mod units;
+pub(crate) mod units;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -41,6 +42,7 @@ use varve_smart::{Address, DeviceProfile};
 
 pub use checkpoint::CheckpointSettings;
 pub use flash::FlashSection;
+pub use messages::MessageSettings;
 pub use nvm::{NvmSettings, RegionSettings, TablesSettings};
 pub use packed::PackedSettings;
 use reader::SectionReader;
@@ -75,6 +77,12 @@ const SLOTS_MAX: usize = 4096;
 const NVM_FOR_NOTHING: &str = "holds nothing: give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]";
 
 const SIZE_FOR_NOTHING: &str = "has a size for the log and pages, and neither is there: remove size, give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]";
+
+/// The bytes that a drive may write in its life.
+const ENDURANCE_BYTES: std::ops::RangeInclusive<u64> = MIB..=i64::MAX as u64;
+
+/// The highest limit of entries of pg_stat_statements. An entry takes up to 8 KiB for its text.
+const STATEMENTS_MAX: usize = 100_000;
 
 /// The most threads of one query.
 const THREADS_MAX: usize = 256;
@@ -120,6 +128,12 @@ pub struct Settings {
     pub protection: ProtectionKind,
     /// The server.
     pub server: ServerSettings,
+    /// The address of the metrics and of the live page; `None` means that there is no such endpoint.
+    pub metrics_listen: Option<SocketAddr>,
+    /// The most entries of pg_stat_statements, 0 for none. `None`: some if there is the endpoint of metrics.
+    pub statements_max: Option<usize>,
+    /// The bytes that the drive of the data directory may write in its life, if they are known.
+    pub main_endurance_bytes: Option<u64>,
     /// Whether the start opens a copy of a data directory that was taken while the database ran. Otherwise
     /// the start refuses such a copy. This setting is not in the file, because it applies to one start.
     pub accepts_copy: bool,
@@ -136,6 +150,8 @@ pub struct DeviceSettings {
     pub capacity_bytes: Option<u64>,
     /// Whether I/O bypasses the page cache of the operating system.
     pub direct: bool,
+    /// The bytes that the drive may write in its life, as its data sheet says.
+    pub endurance_bytes: Option<u64>,
 }
 
 /// Device names of the spaces.
@@ -199,10 +215,8 @@ pub struct ServerSettings {
     pub authentication_timeout: Duration,
     /// The proof that clients need.
     pub authentication: Proof,
-    /// Whether connections are logged.
-    pub logs_connections: bool,
-    /// Whether the ends of connections are logged.
-    pub logs_disconnections: bool,
+    /// The server's messages.
+    pub messages: MessageSettings,
     /// Encryption; `None` means no encryption.
     pub tls: Option<TlsSettings>,
 }
@@ -254,10 +268,12 @@ impl Default for Settings {
                 max_connections: 1000,
                 authentication_timeout: AUTHENTICATION_PATIENCE,
                 authentication: Proof::Nothing,
-                logs_connections: false,
-                logs_disconnections: false,
+                messages: MessageSettings::DEFAULT,
                 tls: None,
             },
+            metrics_listen: None,
+            statements_max: None,
+            main_endurance_bytes: None,
             accepts_copy: false,
         }
     }
@@ -272,7 +288,7 @@ impl Settings {
     /// Returns these settings, overridden by those of the text.
     pub fn overlaid(mut self, text: &str, home: &Path) -> Result<Self, ConfigError> {
         let mut file = SectionReader::parse(text)?;
-        self.devices.extend(devices(file.section("devices")?, home)?);
+        self.devices(file.section("devices")?, home)?;
         self.spaces(file.section("spaces")?)?;
         self.pool(file.section("pool")?)?;
         self.query(file.section("query")?)?;
@@ -281,6 +297,8 @@ impl Settings {
         self.checkpoint = self.checkpoint.overlaid(file.section("checkpoint")?)?;
         self.undo(file.section("undo")?)?;
         self.trace(file.section("trace")?)?;
+        self.metrics(file.section("metrics")?)?;
+        self.statements(file.section("statements")?)?;
         let (has_nvm, nvm_at) = (file.has("nvm"), file.key_position("nvm"));
         let nvm = file.section("nvm")?;
         self.nvm = match has_nvm {
@@ -303,6 +321,23 @@ impl Settings {
         self.server(file.section("server")?, home)?;
         file.finish()?;
         Ok(self)
+    }
+
+    fn devices(&mut self, section: SectionReader<'_>, home: &Path) -> Result<(), ConfigError> {
+        for (name, mut section) in section.all_sections()? {
+            if name != MAIN_DEVICE {
+                self.devices.insert(name, device(section, home)?);
+                continue;
+            }
+            if section.has("path") {
+                let problem = "is the name of the data directory itself; choose another name";
+                return Err(section.error("path", section.position("path"), problem));
+            }
+            let endurance = section.bytes("endurance", ENDURANCE_BYTES)?;
+            self.main_endurance_bytes = endurance.or(self.main_endurance_bytes);
+            section.finish()?;
+        }
+        Ok(())
     }
 
     fn spaces(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
@@ -377,6 +412,35 @@ impl Settings {
     fn trace(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
         section.declared(TraceSettings::TABLE, &mut self.trace)?;
         section.finish()
+    }
+
+    fn metrics(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
+        let at = section.position("listen");
+        if let Some(address) = section.text("listen")? {
+            let address = parse_address(&address).map_err(|problem| section.error("listen", at, &problem))?;
+            self.metrics_listen = Some(address);
+        }
+        section.finish()
+    }
+
+    fn statements(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
+        let max = section.count_or("max", 0..=STATEMENTS_MAX, "auto")?;
+        self.statements_max = max.unwrap_or(self.statements_max);
+        section.finish()
+    }
+
+    /// Returns the limit of entries of pg_stat_statements. 0 means that there are none.
+    pub fn statements_limit(&self) -> usize {
+        let auto = if self.metrics_listen.is_some() { varve_sql::STATEMENT_ENTRIES } else { 0 };
+        self.statements_max.unwrap_or(auto)
+    }
+
+    /// Returns the bytes that a drive may write in its life, if the configuration says so.
+    pub fn endurance_bytes(&self, device: &str) -> Option<u64> {
+        match device {
+            MAIN_DEVICE => self.main_endurance_bytes,
+            name => self.devices.get(name)?.endurance_bytes,
+        }
     }
 
     fn log(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
@@ -477,10 +541,7 @@ impl Settings {
         let proofs = [("trust", Proof::Nothing), ("scram-sha-256", Proof::Password)];
         let proof = section.choice("authentication", &proofs)?;
         self.server.authentication = proof.unwrap_or(self.server.authentication);
-        let begins = section.flag("log_connections")?;
-        self.server.logs_connections = begins.unwrap_or(self.server.logs_connections);
-        let ends = section.flag("log_disconnections")?;
-        self.server.logs_disconnections = ends.unwrap_or(self.server.logs_disconnections);
+        self.server.messages.read(&mut section, home)?;
         self.server.tls = tls(&mut section, home, self.server.tls.take())?;
         section.finish()
     }
@@ -555,30 +616,23 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("= \"{text}\" is no address; write ADDRESS:PORT, such as \"127.0.0.1:5433\""))
 }
 
-fn devices(section: SectionReader<'_>, home: &Path) -> Result<BTreeMap<String, DeviceSettings>, ConfigError> {
-    let mut devices = BTreeMap::new();
-    for (name, mut device) in section.all_sections()? {
-        if name == MAIN_DEVICE {
-            let problem = "is the name of the data directory itself; choose another name";
-            return Err(device.error("path", device.position("path"), problem));
-        }
-        let at = device.position("path");
-        let path = device.text("path")?.filter(|path| !path.is_empty());
-        let path =
-            path.ok_or_else(|| device.error("path", at, "is missing: the directory of this device"))?;
-        let mut profiles: Vec<_> = Profile::names().into_iter().map(|name| (name, Some(name))).collect();
-        profiles.push(("none", None));
-        let profile = device.choice("profile", &profiles)?.flatten().map(str::to_owned);
-        let at = device.position("capacity");
-        let capacity_bytes = device.bytes("capacity", MIB..=TIB)?;
-        if capacity_bytes.is_some() && profile.is_none() {
-            return Err(device.error("capacity", at, "is for emulated devices: give it a profile"));
-        }
-        let direct = device.flag("direct")?.unwrap_or(true);
-        device.finish()?;
-        devices.insert(name, DeviceSettings { path: home.join(path), profile, capacity_bytes, direct });
+/// Reads the section of a device.
+fn device(mut device: SectionReader<'_>, home: &Path) -> Result<DeviceSettings, ConfigError> {
+    let at = device.position("path");
+    let path = device.text("path")?.filter(|path| !path.is_empty());
+    let path = path.ok_or_else(|| device.error("path", at, "is missing: the directory of this device"))?;
+    let mut profiles: Vec<_> = Profile::names().into_iter().map(|name| (name, Some(name))).collect();
+    profiles.push(("none", None));
+    let profile = device.choice("profile", &profiles)?.flatten().map(str::to_owned);
+    let at = device.position("capacity");
+    let capacity_bytes = device.bytes("capacity", MIB..=TIB)?;
+    if capacity_bytes.is_some() && profile.is_none() {
+        return Err(device.error("capacity", at, "is for emulated devices: give it a profile"));
     }
-    Ok(devices)
+    let direct = device.flag("direct")?.unwrap_or(true);
+    let endurance_bytes = device.bytes("endurance", ENDURANCE_BYTES)?;
+    device.finish()?;
+    Ok(DeviceSettings { path: home.join(path), profile, capacity_bytes, direct, endurance_bytes })
 }
 
 fn unknown_device(name: &str, devices: &BTreeMap<String, DeviceSettings>) -> String {

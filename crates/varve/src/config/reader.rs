@@ -152,6 +152,33 @@ impl<'i> SectionReader<'i> {
         }
     }
 
+    /// Reads a number, or a text with a unit that `parse` reads. -1 means none.
+    pub fn number_or_none(
+        &mut self,
+        key: &'static str,
+        example: &str,
+        parse: fn(&str) -> Option<u64>,
+    ) -> Result<Option<Option<u64>>> {
+        let Some(value) = self.take(key) else { return Ok(None) };
+        let at = value.span().start;
+        let text = match value.into_inner() {
+            DeValue::String(text) => text.into_owned(),
+            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => number.to_string(),
+                Err(_) => number.as_str().to_owned(),
+            },
+            other => return Err(self.wrong_type(key, at, &format!("a number such as {example}"), &other)),
+        };
+        match parse(&text) {
+            _ if text.trim() == "-1" => Ok(Some(None)),
+            Some(number) => Ok(Some(Some(number))),
+            None => {
+                let problem = format!("= \"{text}\" is not valid; write -1 for none, or {example}");
+                Err(self.error(key, at, &problem))
+            }
+        }
+    }
+
     /// Reads a size in bytes: a number, or a text with a unit.
     pub fn bytes(&mut self, key: &'static str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(value) = self.take(key) else { return Ok(None) };

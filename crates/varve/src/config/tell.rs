@@ -21,7 +21,7 @@ pub const SEGMENT: &str = "log_segment";
 pub fn kind(kind: SettingKind) -> &'static str {
     match kind {
         SettingKind::Bytes | SettingKind::CountOrAuto => "string",
-        SettingKind::Count => "integer",
+        SettingKind::Count | SettingKind::MillisOrNone | SettingKind::KilobytesOrNone => "integer",
         SettingKind::Flag => "bool",
         SettingKind::Word => "enum",
     }

@@ -47,6 +47,46 @@ pub fn show_bytes(bytes: u64) -> String {
     }
 }
 
+/// The largest number of a setting, as in PostgreSQL.
+const NUMBER_MAX: u64 = i32::MAX as u64;
+
+/// Returns the milliseconds of a time such as `250`, `250ms` or `1.5 min`.
+pub fn parse_millis(text: &str) -> Option<u64> {
+    let (number, unit) = number_and_unit(text);
+    let unit_ms = match unit {
+        "us" => 1e-3,
+        "" | "ms" => 1.0,
+        "s" => 1e3,
+        "min" => 6e4,
+        "h" => 3.6e6,
+        "d" => 8.64e7,
+        _ => return None,
+    };
+    let millis = (number.parse::<f64>().ok()? * unit_ms).round_ties_even();
+    (millis <= NUMBER_MAX as f64).then_some(millis as u64)
+}
+
+/// Returns the kilobytes of a size such as `1024`, `10MB` or `1 GiB`.
+pub fn parse_kilobytes(text: &str) -> Option<u64> {
+    let kilobytes = match number_and_unit(text) {
+        (number, "") => number.parse().ok()?,
+        _ => parse_bytes(text).ok()? >> 10,
+    };
+    (kilobytes <= NUMBER_MAX).then_some(kilobytes)
+}
+
+fn number_and_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    (number, unit.trim())
+}
+
+/// Shows a number that can be missing, as PostgreSQL shows it.
+pub fn show_or_none(number: Option<u64>) -> String {
+    number.map_or_else(|| "-1".to_owned(), |number| number.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +112,22 @@ mod tests {
         for text in ["", "GiB", "-1", "1.5GiB", "2 XiB", "99999999TiB", "1GiB2", "18446744073709551616"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn times_and_sizes_have_postgresqls_units() {
+        for (text, millis) in [
+            ("250", Some(250)),
+            ("2s", Some(2000)),
+            ("1.5 min", Some(90_000)),
+            ("0", Some(0)),
+            ("100d", None),
+        ] {
+            assert_eq!(parse_millis(text), millis, "{text}");
+        }
+        for (text, kilobytes) in [("64", Some(64)), ("10MB", Some(10_240)), ("x", None), ("4TB", None)] {
+            assert_eq!(parse_kilobytes(text), kilobytes, "{text}");
+        }
+        assert_eq!((parse_millis("-1"), parse_millis("soon")), (None, None));
     }
 }

@@ -76,6 +76,8 @@ impl Embedded {
         let engine = Database::open(home.options(settings)?)?;
         engine.set_undo_retention(settings.undo.retention());
         engine.set_io_trace(settings.trace.entries);
+        engine.set_io_latencies(settings.trace.latencies);
+        engine.set_rated_bytes(home.rated_bytes(settings));
         let memory = settings.query.memory_bytes.unwrap_or_else(default_query_bytes);
         let queries = QueryOptions {
             memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
@@ -89,7 +91,9 @@ impl Embedded {
         };
         let queries = Queries::new(&queries).map_err(OpenError::Queries)?;
         let sql = SqlDatabase::new(engine.clone()).with_general(Arc::new(queries));
-        let sql = sql.with_temporary_limit(limit);
+        let statements = system.as_ref().map_or_else(Arc::default, |system| Arc::clone(system.statements()));
+        statements.set_max(settings.statements_limit());
+        let sql = sql.with_temporary_limit(limit).with_statements(statements);
         sql.rename_first_role().map_err(OpenError::Queries)?;
         let sql = match system {
             Some(system) => sql.with_system(Arc::new(system.of(engine.clone()))),

@@ -1,9 +1,11 @@
-//! The server's log: what `varve serve` writes on stderr.
+//! The server's log: what `varve serve` writes on stderr, or to a file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use postgres::{Client, NoTls};
 
@@ -103,4 +105,133 @@ fn what_was_asked_for_is_in_the_log() {
 
     let errors = logged(&["set log_min_messages = 'error'", "select 1/0"]);
     assert!(errors.contains("ERROR:  22012: division by zero\n\tSTATEMENT:  select 1/0\n"), "{errors}");
+}
+
+/// Starts a server with these lines in varve.toml.
+fn serve_with(directory: &Path, settings: &str) -> (Child, u16) {
+    std::fs::write(directory.join("varve.toml"), settings).unwrap();
+    serve(directory)
+}
+
+/// Waits until the text of a file is as wanted, and returns it.
+fn await_text(path: &Path, is_right: impl Fn(&str) -> bool) -> String {
+    let mut text = String::new();
+    for _ in 0..200 {
+        text = std::fs::read_to_string(path).unwrap_or_default();
+        if is_right(&text) {
+            return text;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{} has only: {text}", path.display());
+}
+
+fn end(mut process: Child) {
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn a_file_of_json_lines_is_opened_again_after_sighup() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = "[server]\nlog_file = 'messages.json'\nlog_format = 'json'\nlog_connections = true\n\
+                    log_min_duration_statement = '0ms'\n";
+    let (process, port) = serve_with(directory.path(), settings);
+    let file = directory.path().join("messages.json");
+    let mut client = connect(port, "postgres").unwrap();
+    client.batch_execute("select 'first\nline'").unwrap();
+    let text = await_text(&file, |text| text.contains("first"));
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    for line in &lines {
+        let moment = line["timestamp"].as_str().unwrap();
+        assert!(moment.starts_with("20") && moment.ends_with("+00"), "{line}");
+        assert!(["LOG", "WARNING"].contains(&line["error_severity"].as_str().unwrap()), "{line}");
+    }
+    let slow = lines.last().unwrap();
+    assert!(slow["message"].as_str().unwrap().ends_with("ms  statement: select 'first\nline'"), "{slow}");
+    assert_eq!((slow["user"].as_str(), slow["dbname"].as_str()), (Some("postgres"), Some("postgres")));
+    assert!(text.contains("connection authorized: user=postgres"), "{text}");
+
+    std::fs::rename(&file, directory.path().join("old")).unwrap();
+    let hang_up = Command::new("kill").args(["-HUP", &process.id().to_string()]).status().unwrap();
+    assert!(hang_up.success());
+    await_text(&file, |_| file.exists());
+    client.batch_execute("alter system set server_log_format = 'text'").unwrap();
+    client.batch_execute("select 'second'").unwrap();
+    let text = await_text(&file, |text| text.contains("statement: select 'second'"));
+    assert!(text.contains("postgres@postgres LOG:  duration: "), "{text}");
+    end(process);
+}
+
+/// The device /dev/full refuses each write.
+#[test]
+fn a_log_that_cannot_be_written_does_not_stop_statements() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = "[server]\nlog_file = '/dev/full'\nlog_min_duration_statement = 0\n";
+    let (process, port) = serve_with(directory.path(), settings);
+    let mut client = connect(port, "postgres").unwrap();
+    client.batch_execute("create table t (a int); insert into t values (1)").unwrap();
+    assert_eq!(client.query_one("select count(*) from t", &[]).unwrap().get::<_, i64>(0), 1);
+    end(process);
+}
+
+#[test]
+fn a_log_file_without_a_directory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("varve.toml"), "[server]\nlog_file = 'none/messages'\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["serve", directory.path().to_str().unwrap(), "--listen", "127.0.0.1:0"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && told.contains("none/messages cannot be opened: No such file"),
+        "{told}"
+    );
+}
+
+#[test]
+fn waits_for_locks_checkpoints_and_temporary_files_are_logged() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = "[server]\nlog_file = 'messages'\nlog_lock_waits = true\nlog_checkpoints = true\n\
+                    log_temp_files = '1MB'\n";
+    let (process, port) = serve_with(directory.path(), settings);
+    let file = directory.path().join("messages");
+    let (mut one, mut two) = (connect(port, "postgres").unwrap(), connect(port, "postgres").unwrap());
+    let pid =
+        |client: &mut Client| -> i32 { client.query_one("select pg_backend_pid()", &[]).unwrap().get(0) };
+    let (first, second) = (pid(&mut one), pid(&mut two));
+    one.batch_execute("create table t (a int primary key, b int); insert into t values (1, 0)").unwrap();
+    one.batch_execute("begin; update t set b = 1").unwrap();
+    two.batch_execute("set deadlock_timeout = '20ms'").unwrap();
+    let waiter = std::thread::spawn(move || two.batch_execute("update t set b = b + 1").map(|()| two));
+    let text = await_text(&file, |text| text.contains("still waiting"));
+    assert!(text.contains(&format!("process {second} still waiting for ")), "{text}");
+    let holders = format!("DETAIL:  Processes holding the lock or ahead in its queue: {first}.");
+    assert!(text.contains(&holders) && text.contains("STATEMENT:  update t set b = b + 1"), "{text}");
+    one.batch_execute("commit").unwrap();
+    let mut two = waiter.join().unwrap().unwrap();
+    await_text(&file, |text| text.contains(&format!("process {second} acquired ")));
+    // A wait that ends by a time-out gets no lock.
+    one.batch_execute("begin; lock table t in exclusive mode").unwrap();
+    two.batch_execute("set lock_timeout = '100ms'; update t set b = 2").unwrap_err();
+    await_text(&file, |text| text.contains(&format!("process {second} gave up waiting for ")));
+    one.batch_execute("rollback; checkpoint").unwrap();
+    await_text(&file, |text| text.contains("[0] LOG:  checkpoint complete: request; wrote "));
+    one.batch_execute("set work_mem = '64kB'").unwrap();
+    // The rows of a cursor that is not at its end are kept in a temporary file.
+    let rows = "select n, repeat('x', 200) from generate_series(1, 60000) n";
+    one.batch_execute(&format!("begin; declare c cursor for {rows}; fetch 1 from c; commit")).unwrap();
+    await_text(&file, |text| text.contains("LOG:  temporary files: size "));
+    // A new session takes the settings of the server, and each session can change them.
+    let shown = |client: &mut Client, name: &str| -> String {
+        client.query_one(&format!("select current_setting('{name}')"), &[]).unwrap().get(0)
+    };
+    assert_eq!(shown(&mut one, "log_temp_files"), "1MB");
+    one.batch_execute("alter system set log_min_duration_statement = '2s'").unwrap();
+    assert_eq!(shown(&mut connect(port, "postgres").unwrap(), "log_min_duration_statement"), "2s");
+    let refused = one.batch_execute("set log_checkpoints = off").unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "55P02");
+    end(process);
 }

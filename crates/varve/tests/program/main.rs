@@ -11,6 +11,7 @@ mod embedded;
 mod io_trace;
 mod log;
 mod log_capacity;
+mod metrics;
 mod panics;
 mod readme;
 mod serve;

@@ -29,6 +29,7 @@ mod picture;
 mod privilege;
 pub mod range;
 mod regular;
+mod reset;
 mod session;
 mod signal;
 mod size;
@@ -120,6 +121,7 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
         moment::TABLE,
         session::TABLE,
         objects::TABLE,
+        reset::TABLE,
         signal::TABLE,
         advisory::TABLE,
         size::TABLE,
