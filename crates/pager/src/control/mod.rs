@@ -10,7 +10,8 @@
 //! 3. The file has a new incarnation (life of the log) before the first log block of this incarnation is
 //!    written.
 //! 4. While the state is `Creating`, the database has no contents, and a start creates it again.
-//! 5. The file has the id of a region of persistent memory that is not needed: before the region is made, and
+//! 5. While the state is `Restoring`, no start opens the database. Its contents are incomplete.
+//! 6. The file has the id of a region of persistent memory that is not needed: before the region is made, and
 //!    after it was left, until another region is made. A region is overwritten only if it has this id, or if
 //!    its own header says that no database needs it.
 //!
@@ -54,6 +55,8 @@ pub enum State {
     Open,
     /// The database was shut down cleanly. The devices have everything.
     Clean,
+    /// The database is being restored from a backup. If the restore is interrupted, it never opens.
+    Restoring,
 }
 
 /// The protection with which pages were written last. After a crash, torn pages are repaired by this
