@@ -296,7 +296,9 @@ impl<'s> Restoring<'s> {
         &mut self,
         pages: &mut SmallVec<[Touched<'s>; 6]>,
         end: Lsn,
-        (id, op, payload): (PageId, u8, &[u8]),
+        id: PageId,
+        op: u8,
+        payload: &[u8],
     ) -> Result<()> {
         let at = match pages.iter().position(|touched| touched.id == id) {
             Some(at) => at,
@@ -352,7 +354,7 @@ impl BackupVisitor for Restoring<'_> {
                 what: format!("the log's group at LSN {} makes no sense: {why}", group.start),
             })?;
             let Record::Change { page, op, payload } = record else { continue };
-            self.change(&mut pages, group.end, (page, op, payload))?;
+            self.change(&mut pages, group.end, page, op, payload)?;
         }
         for page in pages.iter_mut().filter_map(|touched| touched.page.as_mut()) {
             if page.is_clean() {

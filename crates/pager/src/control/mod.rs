@@ -59,6 +59,17 @@ pub enum State {
     Restoring,
 }
 
+impl State {
+    /// Returns the state that a checkpoint stores. `is_clean` means that it ends a clean shutdown.
+    pub(crate) fn after_checkpoint(self, is_clean: bool) -> State {
+        match self {
+            _ if is_clean => State::Clean,
+            State::Restoring => State::Restoring,
+            _ => State::Open,
+        }
+    }
+}
+
 /// The protection with which pages were written last. After a crash, torn pages are repaired by this
 /// protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

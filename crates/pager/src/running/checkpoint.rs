@@ -117,11 +117,7 @@ impl Shared {
                 attached.stamp = stamp;
             }
             superblock.map_checkpoints = self.spaces.map_checkpoints();
-            superblock.state = match superblock.state {
-                _ if is_clean => State::Clean,
-                State::Restoring => State::Restoring,
-                _ => State::Open,
-            };
+            superblock.state = superblock.state.after_checkpoint(is_clean);
             if is_clean {
                 superblock.running = [0; 3];
             }
