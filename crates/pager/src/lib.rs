@@ -10,6 +10,7 @@
 //!
 //! | folder | what is in it |
 //! |---|---|
+//! | `backup/` | online backup, restore |
 //! | `api/` | what the engine calls: pages, mini-transactions, settings, statistics |
 //! | `open/` | making a database, or recovering one |
 //! | `running/` | page writers, checkpoints, the parts that threads share |
@@ -27,6 +28,7 @@
 //! This crate does not know keys, rows, transactions or SQL.
 
 mod api;
+mod backup;
 mod base;
 mod config;
 pub mod control;
@@ -49,6 +51,10 @@ pub use api::mtr::{H, Mtr};
 pub use api::pager::{DataFile, Pager};
 pub use api::stats::PagerStats;
 pub use api::tablespaces::{NewTablespace, Tablespace};
+pub use backup::contents::{BACKUP_VERSION, BackupBase, BackupEnd, BackupStart};
+pub use backup::copy::{Backup, BackupOptions, BackupProgress};
+pub use backup::restore::{BackupSource, MapLocation, RestoreReport, restore};
+pub use backup::verify::{BackupSummary, BackupVerifier, verify_backup};
 pub use base::compression::{Algorithm, Compression};
 pub use base::error::{BadLocation, LocationFlaw, PagerError, Result};
 pub use base::ids::{Access, PageId, PageNo, PageRange, SpaceId};

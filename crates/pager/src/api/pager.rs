@@ -115,6 +115,11 @@ impl Pager {
         Ok(pager)
     }
 
+    /// Returns the pager of a database that a restore has made, so that it can be shut down.
+    pub(crate) fn restored(shared: Arc<Shared>) -> Pager {
+        Pager { shared, threads: Mutex::default() }
+    }
+
     /// Returns whether `open` made a new database.
     pub fn is_new(&self) -> bool {
         self.shared.started.is_new

@@ -130,6 +130,12 @@ pub enum PagerError {
         /// What differs and what to do.
         what: String,
     },
+    /// A backup could not be made or read. The database is not affected.
+    #[error("{what}")]
+    Backup {
+        /// The reason, and what to do.
+        what: String,
+    },
     /// An earlier failure made further changes unsafe.
     #[error(
         "the database takes no more changes since an earlier failure ({cause}): restart it to recover from the log"

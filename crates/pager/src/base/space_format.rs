@@ -221,6 +221,9 @@ pub(crate) fn database_of(header: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*id))
 }
 
+/// Offset of the database id in the header page. The mark follows.
+pub(crate) const DATABASE_OFFSET: usize = HEADER_END - 8;
+
 /// Returns the next owner number of a header page.
 pub(crate) fn next_owner(header: &[u8]) -> u32 {
     le_u32(header, HEADER_NEXT_OWNER)

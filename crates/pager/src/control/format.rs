@@ -12,7 +12,7 @@
 //! | 32 | 8 | log segment size in bytes |
 //! | 40 | 8 | redo position: LSN of a log block, from which on the log is read |
 //! | 48 | 8 | an LSN that was durable at this write |
-//! | 56 | 4 | state: 1 creating, 2 open, 3 shut down cleanly |
+//! | 56 | 4 | state: 1 creating, 2 open, 3 shut down cleanly, 4 being restored from a backup (older programs call it damaged) |
 //! | 60 | 4 | number of lives |
 //! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
 //! | .. | .. | zeros |
@@ -116,11 +116,14 @@ impl State {
             State::Creating => 1,
             State::Open => 2,
             State::Clean => 3,
+            State::Restoring => 4,
         }
     }
 
     fn of(code: u32) -> Option<State> {
-        [State::Creating, State::Open, State::Clean].into_iter().find(|state| state.code() == code)
+        [State::Creating, State::Open, State::Clean, State::Restoring]
+            .into_iter()
+            .find(|state| state.code() == code)
     }
 }
 
@@ -134,7 +137,7 @@ impl InForce {
         InForce::Nvm,
     ];
 
-    pub(super) fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             InForce::Doublewrite => 0,
             InForce::Nothing => 1,
@@ -145,7 +148,7 @@ impl InForce {
         }
     }
 
-    pub(super) fn of(code: u8) -> Option<InForce> {
+    pub(crate) fn of(code: u8) -> Option<InForce> {
         InForce::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }

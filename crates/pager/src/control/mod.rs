@@ -10,7 +10,8 @@
 //! 3. The file has a new incarnation (life of the log) before the first log block of this incarnation is
 //!    written.
 //! 4. While the state is `Creating`, the database has no contents, and a start creates it again.
-//! 5. The file has the id of a region of persistent memory that is not needed: before the region is made, and
+//! 5. While the state is `Restoring`, no start opens the database. Its contents are incomplete.
+//! 6. The file has the id of a region of persistent memory that is not needed: before the region is made, and
 //!    after it was left, until another region is made. A region is overwritten only if it has this id, or if
 //!    its own header says that no database needs it.
 //!
@@ -54,6 +55,19 @@ pub enum State {
     Open,
     /// The database was shut down cleanly. The devices have everything.
     Clean,
+    /// The database is being restored from a backup. If the restore is interrupted, it never opens.
+    Restoring,
+}
+
+impl State {
+    /// Returns the state that a checkpoint stores. `is_clean` means that it ends a clean shutdown.
+    pub(crate) fn after_checkpoint(self, is_clean: bool) -> State {
+        match self {
+            _ if is_clean => State::Clean,
+            State::Restoring => State::Restoring,
+            _ => State::Open,
+        }
+    }
 }
 
 /// The protection with which pages were written last. After a crash, torn pages are repaired by this

@@ -134,6 +134,17 @@ impl TablespaceList {
         Some(id)
     }
 
+    /// Returns the number that the next tablespace gets.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.next
+    }
+
+    /// Takes over the tablespaces of a backup, with their numbers.
+    pub(crate) fn take_over(&mut self, all: Vec<Listed>, next: u32) {
+        self.all = all;
+        self.next = self.next.max(next);
+    }
+
     /// The tablespaces in use.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &Listed> {
         self.all.iter().filter(|one| one.state == TablespaceState::InUse)

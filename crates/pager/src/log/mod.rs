@@ -14,6 +14,7 @@
 //!
 //! This module does not know pages, what records mean, or when to take a checkpoint.
 
+pub(crate) mod blocks;
 mod flush;
 mod for_pages;
 pub mod format;
@@ -23,6 +24,7 @@ mod line;
 pub(crate) mod notes;
 mod observe;
 pub(crate) mod panics;
+pub(crate) mod pin;
 mod reader;
 pub mod record;
 pub(crate) mod redo;
@@ -44,6 +46,7 @@ use crate::base::lsn::{AtomicLsn, Lsn};
 use flush::Queue;
 use format::{Epoch, Geometry};
 pub use observe::Observe;
+use pin::Pins;
 use reader::Reader;
 pub use reader::{Group, Known, Life, Tail};
 pub use record::Record;
@@ -123,6 +126,7 @@ pub struct Log {
     durable_block: AtomicLsn,
     queue: Queue,
     truncated: AtomicLsn,
+    pins: Pins,
     room: (Mutex<()>, Condvar),
     /// One of [`RUNS`], [`STOPPED`] and [`STOPPED_BY_PANIC`]. The value only grows.
     state: AtomicU8,
@@ -174,6 +178,7 @@ impl Log {
             durable_block: AtomicLsn::new(start),
             queue: Queue::default(),
             truncated: AtomicLsn::new(truncated),
+            pins: Pins::default(),
             room: (Mutex::new(()), Condvar::new()),
             state: AtomicU8::new(RUNS),
             poison: OnceLock::new(),
@@ -377,13 +382,14 @@ impl Log {
         }
     }
 
-    /// Releases the log before `upto`. The control file must already say durably that a start reads from
-    /// `upto` or later.
+    /// Releases the log before `upto`, except what a pin keeps. The control file must already say durably
+    /// that a start reads from `upto` or later.
     pub fn truncate(&self, upto: Lsn) -> Result<(), LogError> {
         assert!(upto <= self.end().max(self.block_start()), "truncation at {upto}, beyond the log's end");
         self.flush(upto.min(self.end()))?;
-        self.truncated.advance(upto);
-        self.segments.recycle_below(self.geometry.segment_of(upto))?;
+        let kept = self.pins.limit(upto, self.end(), self.admission_bytes() / 2);
+        self.truncated.advance(kept);
+        self.segments.recycle_below(self.geometry.segment_of(kept))?;
         drop(self.room.0.lock());
         self.room.1.notify_all();
         Ok(())

@@ -422,14 +422,14 @@ fn evidence_of(later: &BlockHeader, now: u32) -> String {
 }
 
 /// Iterates over the groups of a block.
-struct Groups<'a> {
+pub(super) struct Groups<'a> {
     block: Lsn,
     at: Lsn,
     rest: &'a [u8],
 }
 
 impl<'a> Groups<'a> {
-    fn new(header: &BlockHeader, bytes: &'a [u8]) -> Groups<'a> {
+    pub(super) fn new(header: &BlockHeader, bytes: &'a [u8]) -> Groups<'a> {
         let rest = bytes.get(BLOCK_HEADER_BYTES..).unwrap_or_default();
         Groups { block: header.start, at: header.start.forward(BLOCK_HEADER_BYTES as u64), rest }
     }

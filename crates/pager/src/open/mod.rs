@@ -76,6 +76,7 @@ mod begin;
 mod copied;
 mod found;
 mod headers;
+pub(crate) mod restored;
 mod stack;
 pub(crate) mod tablespaces;
 
@@ -104,6 +105,7 @@ struct Parts {
 pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
     config.check()?;
     match Control::open(&*config.control)? {
+        Some(control) if control.get().state == State::Restoring => Err(restored::unfinished(&config)),
         Some(control) if control.get().state != State::Creating => {
             let postponed = Postponed {
                 protection: postpone_images(&mut config, &control.get()),

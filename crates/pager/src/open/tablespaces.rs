@@ -82,7 +82,7 @@ pub(super) fn open(
 
 impl TablespacePlace {
     /// Finds the directory of a tablespace that is in use.
-    fn of(config: &PagerConfig, listed: Listed) -> Result<TablespacePlace> {
+    pub(crate) fn of(config: &PagerConfig, listed: Listed) -> Result<TablespacePlace> {
         match config.locations.open(&listed.location) {
             Ok(directory) => Ok(TablespacePlace { listed, directory }),
             Err(why) => {

@@ -125,7 +125,7 @@ impl Shared {
                 attached.stamp = stamp;
             }
             superblock.map_checkpoints = self.spaces.map_checkpoints();
-            superblock.state = if is_clean { State::Clean } else { State::Open };
+            superblock.state = superblock.state.after_checkpoint(is_clean);
             if is_clean {
                 superblock.running = [0; 3];
             }
@@ -439,7 +439,9 @@ impl Shared {
     /// like one after a crash. This is avoided in two cases: a change of the configuration waits for a clean
     /// shutdown, or emulated persistent memory survives the machine only after a clean shutdown.
     pub(crate) fn leaves_pages_on_flash(&self) -> bool {
+        // A restore ends with a clean shutdown, because no start may repeat it from the log.
         let waits = self.started.postponed.region
+            || self.control.get().state == State::Restoring
             || self.started.postponed.protection.is_some()
             || self.leaves_region.load(Relaxed)
             || self.region.as_ref().is_some_and(NvmRegion::needs_clean_end);

@@ -285,6 +285,6 @@ fn at_best(step: u32, asked: u32, grow: impl Fn(u32) -> Result<()>) -> Result<()
 }
 
 /// Writes a page that nothing refers to yet, outside the log.
-fn write_new(layout: &dyn Layout, id: PageId, bytes: &[u8]) -> Result<()> {
+pub(super) fn write_new(layout: &dyn Layout, id: PageId, bytes: &[u8]) -> Result<()> {
     layout.write_unlogged(&Image::of(id, bytes, Access::Random))
 }

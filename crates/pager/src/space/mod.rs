@@ -17,6 +17,7 @@
 //!
 //! This module does not know what the pages are for, levels, or the log's format.
 
+mod backup;
 mod freed;
 mod grow;
 pub(crate) mod map;

@@ -4,6 +4,7 @@
 
 mod allocation;
 mod atomic_write;
+mod backup;
 mod bad_regions;
 mod changed_protection;
 mod checkpoints;

@@ -1,0 +1,89 @@
+//! Pins. A pin keeps the log from a position on, until a copy of the log has passed this position.
+//!
+//! Invariants
+//! 1. A pin never stops the database. If the pinned part of the log gets longer than the log's limit, the
+//!    next checkpoint breaks the pin, and the copy fails.
+//! 2. The position of a pin only grows.
+//!
+//! This module does not know who copies the log, or where to.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use varve_device::reached;
+
+use super::Log;
+use crate::base::lsn::Lsn;
+
+/// The position of a pin.
+struct Pinned {
+    at: Lsn,
+    is_broken: bool,
+}
+
+/// All pins of a log.
+#[derive(Default)]
+pub(super) struct Pins(Mutex<Vec<Arc<Mutex<Pinned>>>>);
+
+/// Keeps the log from a position on. Dropping the pin releases the log.
+pub(crate) struct LogPin {
+    log: Arc<Log>,
+    pinned: Arc<Mutex<Pinned>>,
+}
+
+impl Pins {
+    /// Returns the position up to which the log may be cut, at most `upto`. Breaks each pin that keeps more
+    /// than `bytes_max` bytes before `end`.
+    pub(super) fn limit(&self, upto: Lsn, end: Lsn, bytes_max: u64) -> Lsn {
+        let mut limit = upto;
+        for pin in &*self.0.lock() {
+            let mut pinned = pin.lock();
+            if pinned.is_broken || pinned.at >= upto {
+                continue;
+            }
+            if end.since(pinned.at) > bytes_max {
+                reached("log: a pin is broken");
+                pinned.is_broken = true;
+                continue;
+            }
+            limit = limit.min(pinned.at);
+        }
+        limit
+    }
+}
+
+impl LogPin {
+    /// Pins the log at the first block that may not be durable. All earlier changes are in the pages of the
+    /// buffer pool.
+    pub(crate) fn new(log: &Arc<Log>) -> LogPin {
+        let mut pins = log.pins.0.lock();
+        // A cut takes its limit under the same lock, after it has flushed the log. So this position is not
+        // before a cut that has happened.
+        let pinned = Arc::new(Mutex::new(Pinned { at: log.durable_block(), is_broken: false }));
+        pins.push(pinned.clone());
+        drop(pins);
+        LogPin { log: log.clone(), pinned }
+    }
+
+    /// Returns the pinned position: the start of a block.
+    pub(crate) fn at(&self) -> Lsn {
+        self.pinned.lock().at
+    }
+
+    /// Releases the log before `to`.
+    pub(crate) fn advance(&self, to: Lsn) {
+        let mut pinned = self.pinned.lock();
+        pinned.at = pinned.at.max(to);
+    }
+
+    /// Returns whether the log at the position may be gone.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.pinned.lock().is_broken
+    }
+}
+
+impl Drop for LogPin {
+    fn drop(&mut self) {
+        self.log.pins.0.lock().retain(|pin| !Arc::ptr_eq(pin, &self.pinned));
+    }
+}
