@@ -76,6 +76,7 @@
 //! # }
 //! ```
 
+mod backup_place;
 pub mod cli;
 pub mod config;
 pub mod data_directory;
