@@ -104,6 +104,16 @@ pub enum Error {
         /// The limit.
         kilobytes: u64,
     },
+    /// A backup of a database that has tables outside of pages.
+    #[error(
+        "cannot back up a database with tables of memory-oriented engines: \"{table}\" uses the engine {engine}"
+    )]
+    NoBackup {
+        /// One of the tables.
+        table: String,
+        /// Its engine.
+        engine: String,
+    },
     /// The session asked to stop.
     #[error("canceling statement due to user request")]
     Cancelled,
@@ -314,7 +324,7 @@ impl Error {
             Self::Undefined { kind, .. } => undefined_state(*kind),
             Self::Duplicate { kind, .. } => duplicate_state(*kind),
             Self::Dependent { .. } => "2BP01",
-            Self::StaleDefinition { .. } => "0A000",
+            Self::StaleDefinition { .. } | Self::NoBackup { .. } => "0A000",
             Self::SequenceExhausted { .. } => "2200H",
             Self::OutOfRange { .. } => "22003",
             Self::NullInKey { .. } => "23502",
@@ -455,6 +465,7 @@ fn pager_state(error: &PagerError) -> &'static str {
         PagerError::Device(device) if device.is_no_space() => "53100",
         PagerError::NoFreePage { .. } => "53100",
         PagerError::NoSuchTablespace { .. } => "42704",
+        PagerError::Backup { .. } => "55000",
         PagerError::PoolExhausted { .. } => "53200",
         PagerError::Device(_) | PagerError::Stopped { .. } => "58030",
         _ => "XX001",

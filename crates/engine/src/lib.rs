@@ -10,6 +10,7 @@ mod advisory;
 mod array;
 mod as_of;
 mod background;
+mod backup;
 mod bell;
 pub mod catalog;
 mod check;
@@ -86,6 +87,7 @@ mod waits;
 pub use advisory::{Locker, SessionLocks};
 pub use array::{Array, ArrayRef, Elements};
 pub use as_of::PastMoment;
+pub use backup::{Backup, restore};
 pub use catalog::predefined;
 pub use catalog::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef,
@@ -128,7 +130,8 @@ pub use types::{ColumnType, Datum, Moment, Value};
 pub use varve_device::{PlantedFault, plant_panic, planted_panic};
 pub use varve_memory::{EngineKind, MemoryTables, TablesRegion};
 pub use varve_pager::{
-    Algorithm, Compression, LevelReport, LogStats, NewTablespace, PageCounting, PageCounts, PageId,
-    PageMeter, PagerStats, ProtectionKind, SpaceId, StoredPages, Tablespace,
+    Algorithm, BackupBase, BackupOptions, BackupProgress, BackupStart, Compression, LevelReport, LogStats,
+    Lsn, NewTablespace, PageCounting, PageCounts, PageId, PageMeter, PagerStats, ProtectionKind, SpaceId,
+    StoredPages, Tablespace,
 };
 pub use waits::{LongWait, WaitNotice};

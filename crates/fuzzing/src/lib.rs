@@ -12,6 +12,7 @@
 //! 3. If the input can be decoded, the target encodes the result again and compares.
 
 mod allocation;
+mod backup;
 mod catalog;
 mod config;
 mod control;
@@ -51,6 +52,7 @@ pub type FuzzTarget = fn(&[u8]);
 /// All targets, with the name of their program and of the folder with their inputs.
 pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("allocation", allocation),
+    ("backup", backup),
     ("catalog", catalog),
     ("config", config),
     ("control", control),
@@ -87,6 +89,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
 ];
 
 pub use allocation::allocation;
+pub use backup::backup;
 pub use catalog::catalog;
 pub use config::config;
 pub use control::control;

@@ -238,6 +238,7 @@ impl Seeds {
 
     fn small(&mut self) {
         let steps: Vec<u8> = (0..60_u8).flat_map(|step| [step % 9, 3, 1, step % 7, step / 3, step]).collect();
+        self.add("backup", &[&crate::backup::first_input()]);
         self.add("node_model", &[&[0], &steps]);
         self.add("node_model", &[&[1], &steps]);
         self.add("node_columns", &[&[3, 4, 0, 8, 0], &steps]);

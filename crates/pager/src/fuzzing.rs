@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use varve_device::Directory;
 
+use crate::backup::frame::{FrameReader, FrameWriter};
 use crate::base::error::Result;
 use crate::base::ids::{PageId, PageRange, SpaceId};
 use crate::base::image::Image;
@@ -187,4 +188,22 @@ impl Allocation {
             assert!(self.geometry.entry(&page, 1).is_ok_and(|back| back == *entry), "{entry:?}");
         }
     }
+}
+
+/// Returns the bytes of a backup with frames of these kinds and contents. The checksums are right.
+pub fn backup_of(frames: &[(u8, &[u8])], how: Compression) -> Vec<u8> {
+    let mut writer = FrameWriter::new(how);
+    let mut out = Vec::new();
+    frames.iter().for_each(|(kind, contents)| writer.put(*kind, contents, &mut out));
+    out
+}
+
+/// Returns the kinds and the contents of the frames of a backup.
+pub fn frames_of_backup(mut backup: &[u8]) -> Result<Vec<(u8, Vec<u8>)>> {
+    let mut reader = FrameReader::default();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.read(&mut backup)? {
+        frames.push((frame.kind, frame.contents));
+    }
+    Ok(frames)
 }

@@ -256,7 +256,9 @@ mod tests {
             let text = format!("select {n}");
             stats.entry(StatementKey::of(ME, ME, &text), &text)
         };
-        (0..20).for_each(|n| (0..=n).for_each(|_| drop(entry(n).add(&run(1, 1)))));
+        for (n, _) in (0..20).flat_map(|n| (0..=n).map(move |again| (n, again))) {
+            let _ = entry(n).add(&run(1, 1));
+        }
         let least = entry(0);
         entry(100);
         assert_eq!((stats.entries().len(), stats.info().removals), (20, 1));

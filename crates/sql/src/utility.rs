@@ -6,6 +6,7 @@
 //!
 //! This module does not know what the commands do (`session`).
 
+pub mod base_backup;
 mod copy;
 pub mod cursor;
 pub mod database;
@@ -136,6 +137,8 @@ pub enum Utility {
     Lock(lock::LockTable),
     /// CHECKPOINT
     Checkpoint,
+    /// BASE_BACKUP
+    BaseBackup(Box<base_backup::BaseBackup>),
     /// EXPLAIN
     Explain(Box<explain::Explain>),
     /// DECLARE ... CURSOR
@@ -179,6 +182,7 @@ impl Utility {
             Utility::Database(command) => command.tag_if_alone(),
             Utility::Tablespace(command) => command.tag_if_alone(),
             Utility::AlterSystem(..) => Some("ALTER SYSTEM"),
+            Utility::BaseBackup(_) => Some("BASE_BACKUP"),
             Utility::Discard(Discarded::All) => Some("DISCARD ALL"),
             _ => None,
         }

@@ -84,6 +84,7 @@
 //! # }
 //! ```
 
+mod backup_place;
 pub mod cli;
 pub mod config;
 pub mod data_directory;

@@ -53,6 +53,7 @@ pub(crate) struct OnlyVerify;
 impl BackupVisitor for OnlyVerify {}
 
 /// Verifies the bytes of a backup, which come in pieces.
+#[derive(Default)]
 pub struct BackupVerifier {
     frames: FrameReader,
     /// Bytes that are not a whole frame yet.
@@ -68,12 +69,6 @@ struct Contents {
     pages: u64,
     same: u64,
     newest: Lsn,
-}
-
-impl Default for BackupVerifier {
-    fn default() -> BackupVerifier {
-        BackupVerifier { frames: FrameReader::default(), pending: Vec::new(), contents: Contents::default() }
-    }
 }
 
 impl BackupVerifier {

@@ -355,9 +355,13 @@ fn dropped_owners_are_not_restored() {
             let gone = pager.pages_of_owner(SpaceId::DATA, owner).unwrap();
             gone.iter().for_each(|id| set(&pager, *id, 77).unwrap());
             pager.drop_segment(SpaceId::DATA, owner).unwrap();
-            gone.iter().for_each(|id| drop(known.remove(id)));
+            for id in &gone {
+                let _ = known.remove(id);
+            }
             let new = pager.create_segment(SpaceId::DATA).unwrap();
-            (0..40).for_each(|number| drop(known.insert(add(&pager, new, number).unwrap(), number)));
+            for number in 0..40 {
+                let _ = known.insert(add(&pager, new, number).unwrap(), number);
+            }
         }
         known.clone()
     });

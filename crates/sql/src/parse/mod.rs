@@ -58,6 +58,9 @@ pub fn statement(sql: &str) -> Result<Parsed> {
 /// Does the same as `statement` for a statement in this database. Fails with 0A000 if the statement names a
 /// relation of another database.
 pub fn statement_in(sql: &str, database: Option<&str>) -> Result<Parsed> {
+    if let Some(command) = utility::base_backup::read(sql)? {
+        return Ok(Parsed::Utility(command));
+    }
     postgres::with_room(sql, || {
         let Some(node) = postgres::raw(sql)? else { return Ok(Parsed::Empty) };
         if let Some(database) = database {

@@ -52,6 +52,11 @@ impl Token<'_> {
         }
     }
 
+    /// Returns the token as it is written.
+    pub fn written(&self) -> &str {
+        self.text
+    }
+
     /// Returns whether the token is this operator or punctuation mark.
     pub fn is(&self, symbol: &str) -> bool {
         self.kind == TokenKind::Symbol && self.text == symbol

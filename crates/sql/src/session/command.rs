@@ -126,6 +126,7 @@ impl Session {
             Utility::Checkpoint => self.checkpoint()?,
             Utility::Lock(lock) => self.lock_tables(lock, announce && self.block == Block::Implicit)?,
             Utility::Copy(copy) => return self.copy(copy, sink),
+            Utility::BaseBackup(command) => return self.base_backup(command, sink),
             Utility::Fetch { name, direction, moves } => {
                 return self.fetch(name, *direction, *moves, announce, sink);
             }

@@ -21,6 +21,7 @@
 //! This module does not know sockets or message formats.
 
 mod authorize;
+mod base_backup;
 mod block;
 mod command;
 mod copy;

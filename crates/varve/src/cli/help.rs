@@ -191,3 +191,35 @@ Examples:
     varve bench run tpcb --server \"host=127.0.0.1 port=5433 user=postgres\"
     varve bench points
     varve bench commits";
+
+/// `varve help backup`
+pub const BACKUP: &str = "\
+Takes a backup of a database, with all databases and roles in it, into a directory. The source is a \
+running server, whose transactions go on, or the data directory of a stopped one. The backup has the \
+state at the moment at which it ends. Each page and all of the log in it are verified on the way. The \
+directory has the file manifest.toml only when the backup is complete.
+
+The role must be a superuser, or have the attribute REPLICATION. The connection is not encrypted.
+
+A backup has no configuration files, no certificates and no temporary files. A database with tables of \
+memory-oriented engines cannot be backed up.
+
+Examples:
+
+    varve backup postgres://postgres@localhost:5433/postgres --to /backups/monday
+    varve backup /srv/db --to /backups/monday           # no server may use /srv/db
+    varve backup postgres://postgres@localhost:5433/postgres --to /backups/tuesday --earlier /backups/monday
+    varve backup verify /backups/tuesday";
+
+/// `varve help restore`
+pub const RESTORE: &str = "\
+Makes a database of a backup, in a directory that is missing or empty. If the backup is incremental, the \
+earlier backups must be there, too. All of them are verified before anything is made. The new database \
+has a new id, so that its backups are never mixed with those of the old one. Its layout, page protection \
+and devices are those of the configuration; the page size is that of the backup.
+
+Examples:
+
+    varve restore --from /backups/tuesday --to /srv/db2
+    varve restore --from /backups/tuesday --to /srv/db2 --config my.toml
+    varve restore --from /backups/tuesday --to /srv/db2 --tablespace /fast/ts=/fast/ts2";

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod backup;
 mod bench;
 mod check;
 mod dump;
@@ -57,6 +58,15 @@ pub enum CommandError {
     /// A dump or an import failed.
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    /// The database could not be copied, or restored.
+    #[error("{}.", .0.to_string().trim_end_matches('.'))]
+    Copy(varve_engine::Error),
+    /// Another failure of a command.
+    #[error("{0}.")]
+    Failed(String),
+    /// A backup could not be taken or read.
+    #[error("{}.", .0.to_string().trim_end_matches('.'))]
+    Backup(#[from] crate::backup_place::BackupError),
     /// The measurement failed.
     #[error("The measurement failed: {0}.")]
     Bench(#[from] varve_bench::BenchError),
@@ -100,6 +110,16 @@ enum Command {
     /// Read everything in a database and report damage
     #[command(long_about = help::CHECK)]
     Check(CheckArgs),
+    /// Take a backup of a running server or of a stopped database, or verify one
+    #[command(
+        long_about = help::BACKUP,
+        args_conflicts_with_subcommands = true,
+        subcommand_negates_reqs = true
+    )]
+    Backup(BackupArgs),
+    /// Make a database of a backup
+    #[command(long_about = help::RESTORE)]
+    Restore(RestoreArgs),
     /// Show what a stopped database has in persistent memory, or move it to files
     #[command(long_about = help::NVM)]
     Nvm(NvmArgs),
@@ -255,6 +275,62 @@ struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
+struct BackupArgs {
+    #[command(subcommand)]
+    command: Option<BackupCommand>,
+    /// The data directory of a stopped database, or the URL of a server (postgres://user@host:port)
+    #[arg(required = true, value_name = "DIRECTORY|URL")]
+    source: Option<String>,
+    /// The directory for the backup, missing or empty
+    #[arg(long, required = true, value_name = "PLACE")]
+    to: Option<PathBuf>,
+    /// Leave out pages that were not changed since the backup in this directory
+    #[arg(long, value_name = "PLACE")]
+    earlier: Option<PathBuf>,
+    /// How the backup is compressed: none, lz4 or zstd
+    #[arg(long, value_name = "NAME", default_value = "lz4", value_parser = backup::compression)]
+    compress: varve_engine::Algorithm,
+    /// The most bytes per second, such as 20MiB
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
+    max_rate: Option<u64>,
+    /// Print a line each second
+    #[arg(long)]
+    progress: bool,
+    /// The configuration of a stopped database; without it, varve.toml in the data directory
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum BackupCommand {
+    /// Read a whole backup and check it
+    Verify {
+        /// The directory of the backup
+        #[arg(value_name = "PLACE")]
+        place: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RestoreArgs {
+    /// The directory of the backup
+    #[arg(long, value_name = "PLACE")]
+    from: PathBuf,
+    /// The data directory to make, missing or empty
+    #[arg(long, value_name = "DIRECTORY")]
+    to: PathBuf,
+    /// The directory of an earlier backup that this one needs, if it was moved; may be given several times
+    #[arg(long, value_name = "PLACE")]
+    earlier: Vec<PathBuf>,
+    /// Put a tablespace elsewhere; may be given several times
+    #[arg(long = "tablespace", value_name = "OLD=NEW", value_parser = backup::moved_tablespace)]
+    tablespaces: Vec<(String, String)>,
+    /// The configuration of the new database; without it, varve.toml in the data directory, if there is one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct NvmArgs {
     #[command(subcommand)]
     command: NvmCommand,
@@ -286,6 +362,11 @@ enum DeviceCommand {
 fn pool_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     if bytes < 1 << 20 { Err("is less than 1 MiB".to_owned()) } else { Ok(bytes) }
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes < 32 << 10 { Err("is less than 32 KiB per second".to_owned()) } else { Ok(bytes) }
 }
 
 fn listen_address(text: &str) -> Result<std::net::SocketAddr, String> {
@@ -364,6 +445,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => backup::restore(&arguments),
         Command::Nvm(arguments) => nvm::run(&arguments),
         Command::Device(DeviceCommand::Serve(serve)) => serve.run().map_err(CommandError::from),
         Command::Sql(arguments) => sql::run(&arguments),

@@ -46,6 +46,11 @@ impl Served {
         Client::connect(&config, NoTls).unwrap()
     }
 
+    /// Returns the address of the server as a URL.
+    pub fn url(&self, user: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/postgres", self.port)
+    }
+
     fn connect_as(&self, user: &str, password: &str) -> Result<Client, postgres::Error> {
         let config = format!(
             "host=127.0.0.1 port={} user={user} dbname=postgres password='{}'",

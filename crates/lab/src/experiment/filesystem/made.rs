@@ -146,10 +146,11 @@ impl Mounted {
             Some(made) if self.kind == FileSystem::Raw => File::open(made.device.path())?,
             _ => File::open(&self.at)?,
         };
-        Ok(match self.kind {
+        match self.kind {
             FileSystem::Raw => at.sync_all()?,
             _ => rustix::fs::syncfs(&at).map_err(std::io::Error::from)?,
-        })
+        }
+        Ok(())
     }
 
     /// Returns the bytes that were written to the loop device, or `None` if there is no loop device.

@@ -17,10 +17,10 @@ use crate::ty::Ty::{self, Int8, Oid, Text, Void};
 pub(super) const TABLE: &[Builtin] = &[
     resets("pg_stat_reset", &[], |_, cx| reset_database(cx)),
     resets("pg_stat_reset_shared", &[Text], |a, cx| reset_shared(text(a, 0), cx)),
-    resets("pg_stat_statements_reset", &[], |a, cx| reset_statements(a, cx)),
-    resets("pg_stat_statements_reset", &[Oid], |a, cx| reset_statements(a, cx)),
-    resets("pg_stat_statements_reset", &[Oid, Oid], |a, cx| reset_statements(a, cx)),
-    resets("pg_stat_statements_reset", &[Oid, Oid, Int8], |a, cx| reset_statements(a, cx)),
+    resets("pg_stat_statements_reset", &[], reset_statements),
+    resets("pg_stat_statements_reset", &[Oid], reset_statements),
+    resets("pg_stat_statements_reset", &[Oid, Oid], reset_statements),
+    resets("pg_stat_statements_reset", &[Oid, Oid, Int8], reset_statements),
 ];
 
 const fn resets(name: &'static str, arguments: &'static [Ty], run: super::Run) -> Builtin {

@@ -1,0 +1,269 @@
+//! The commands `varve backup`, `varve backup verify` and `varve restore`.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use postgres::{Client, NoTls};
+use varve_engine::{Algorithm, BackupOptions, Compression};
+use varve_pager::{BackupBase, BackupSource, BackupSummary, HomeLayout, PackedConfig};
+
+use super::{BackupArgs, BackupCommand, CommandError, RestoreArgs, Where, say, warn};
+use crate::Embedded;
+use crate::backup_place::{BackupWriter, StoredBackup};
+use crate::config::show_bytes;
+use crate::data_directory::{DatabaseDevices, DirectoryState};
+use crate::error::OpenError;
+
+/// The time between two lines of progress.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// The number of bytes that are read from the server at once.
+const PIECE_BYTES: usize = 256 << 10;
+/// The longest sleep that keeps the rate.
+const NAP_MAX: Duration = Duration::from_secs(1);
+
+/// A backup that is being taken by this process.
+struct Taking {
+    writer: BackupWriter,
+    shows_progress: bool,
+    shown: Instant,
+}
+
+impl Taking {
+    fn write(&mut self, piece: &[u8]) -> Result<(), CommandError> {
+        self.writer.write(piece)?;
+        if self.shows_progress && self.shown.elapsed() >= PROGRESS_EVERY {
+            self.shown = Instant::now();
+            let (done, pages) = self.writer.progress();
+            let percent = (done * 100).checked_div(pages).unwrap_or(100).min(100);
+            say(format!("{percent} %: {done} of {pages} pages, {}", show_bytes(self.writer.bytes())));
+        }
+        Ok(())
+    }
+}
+
+/// Runs `varve backup`.
+pub fn run(arguments: &BackupArgs) -> Result<(), CommandError> {
+    match (&arguments.command, &arguments.source, &arguments.to) {
+        (Some(BackupCommand::Verify { place }), _, _) => verify(place),
+        (None, Some(source), Some(to)) => take(arguments, source, to),
+        (None, _, _) => Err(CommandError::Failed("varve backup needs a source and --to".into())),
+    }
+}
+
+fn take(arguments: &BackupArgs, source: &str, to: &Path) -> Result<(), CommandError> {
+    let earlier = arguments.earlier.as_deref().map(StoredBackup::open).transpose()?;
+    let base = earlier.as_ref().map(StoredBackup::as_base).transpose()?;
+    let writer = BackupWriter::create(to, arguments.earlier.as_deref())?;
+    let mut taking = Taking { writer, shows_progress: arguments.progress, shown: Instant::now() };
+    if source.contains("://") {
+        from_server(arguments, source, base, &mut taking)?;
+    } else {
+        from_directory(arguments, Path::new(source), base, &mut taking)?;
+    }
+    let bytes = taking.writer.bytes();
+    let BackupSummary { start, end } = taking.writer.finish()?;
+    let unchanged = match start.base {
+        Some(_) => format!(", {} unchanged ones are in the earlier backup", end.same),
+        None => String::new(),
+    };
+    say(format!(
+        "backup {:016x} of the state at LSN {} is in {}: {} pages{unchanged}, {}",
+        start.backup,
+        end.end,
+        to.display(),
+        end.pages,
+        show_bytes(bytes)
+    ));
+    Ok(())
+}
+
+/// Takes a backup of a running server.
+fn from_server(
+    arguments: &BackupArgs,
+    url: &str,
+    base: Option<BackupBase>,
+    taking: &mut Taking,
+) -> Result<(), CommandError> {
+    let failed = |error: postgres::Error| {
+        let why = error.as_db_error().map_or_else(
+            || error.to_string(),
+            |of_server| {
+                let detail = of_server.detail().or(of_server.hint());
+                detail.map_or_else(
+                    || of_server.message().to_owned(),
+                    |more| format!("{}. {more}", of_server.message()),
+                )
+            },
+        );
+        CommandError::Failed(format!("the server at the given address says: {}", why.trim_end_matches('.')))
+    };
+    let mut client = Client::connect(url, NoTls).map_err(failed)?;
+    client.batch_execute("SET statement_timeout = 0").map_err(failed)?;
+    let mut options = vec![format!("COMPRESSION '{}'", arguments.compress)];
+    options.extend(arguments.max_rate.map(|rate| format!("MAX_RATE {}", (rate / 1024).max(32))));
+    options.extend(
+        base.map(|base| format!("EARLIER '{:x}/{:x}/{:x}'", base.backup, base.database, base.start.get())),
+    );
+    let statement = format!("BASE_BACKUP ({})", options.join(", "));
+    let mut reader = client.copy_out(statement.as_str()).map_err(failed)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let count = reader.read(&mut piece).map_err(|error| match error.into_inner() {
+            Some(inner) => match inner.downcast::<postgres::Error>() {
+                Ok(of_server) => failed(*of_server),
+                Err(other) => CommandError::Failed(format!("the connection to the server failed: {other}")),
+            },
+            None => CommandError::Failed("the connection to the server failed".into()),
+        })?;
+        match count {
+            0 => return Ok(()),
+            count => taking.write(&piece[..count])?,
+        }
+    }
+}
+
+/// Takes a backup of a database that no server uses. Opening it may recover it from its log.
+fn from_directory(
+    arguments: &BackupArgs,
+    directory: &Path,
+    base: Option<BackupBase>,
+    taking: &mut Taking,
+) -> Result<(), CommandError> {
+    let place = Where {
+        directory: directory.to_owned(),
+        config: arguments.config.clone(),
+        pool: None,
+        accept_copy: false,
+    };
+    let settings = place.settings()?;
+    place.must_be_database()?;
+    let database = Embedded::open_with(directory, &settings)?;
+    database.home().warnings.iter().for_each(|what| warn(what));
+    let copied = copy(arguments, &database, base, taking);
+    database.close()?;
+    copied
+}
+
+fn copy(
+    arguments: &BackupArgs,
+    database: &Embedded,
+    base: Option<BackupBase>,
+    taking: &mut Taking,
+) -> Result<(), CommandError> {
+    let options = BackupOptions { compression: Compression::of(arguments.compress), base };
+    let mut backup = database.engine().backup(options).map_err(CommandError::Copy)?;
+    let (mut piece, began) = (Vec::new(), Instant::now());
+    while backup.next(&mut piece).map_err(CommandError::Copy)? {
+        taking.write(&piece)?;
+        piece.clear();
+        let due = arguments.max_rate.map(|rate| taking.writer.bytes() as f64 / rate as f64);
+        while let Some(early) = due.and_then(|due| Duration::from_secs_f64(due).checked_sub(began.elapsed()))
+        {
+            if early.is_zero() {
+                break;
+            }
+            std::thread::sleep(early.min(NAP_MAX));
+        }
+    }
+    Ok(())
+}
+
+fn verify(place: &Path) -> Result<(), CommandError> {
+    let stored = StoredBackup::open(place)?;
+    let BackupSummary { start, end } = stored.verify()?;
+    say(format!(
+        "backup {:016x} is complete: {} pages, log from LSN {} to LSN {}",
+        start.backup, end.pages, start.start, end.end
+    ));
+    if let Some((id, directory)) = stored.base()? {
+        say(format!(
+            "it is incremental: a restore also needs backup {id:016x}, which was in {}",
+            directory.display()
+        ));
+    }
+    say("no damage found");
+    Ok(())
+}
+
+/// Returns the chain of backups that a restore needs, newest first.
+fn chain(newest: StoredBackup, others: &[PathBuf]) -> Result<Vec<StoredBackup>, CommandError> {
+    let mut known = HashMap::new();
+    for directory in others {
+        let stored = StoredBackup::open(directory)?;
+        known.insert(stored.id()?, stored);
+    }
+    let mut chain = vec![newest];
+    while let Some((id, directory)) = chain.last().map(StoredBackup::base).transpose()?.flatten() {
+        let stored = match known.remove(&id) {
+            Some(stored) => stored,
+            None => StoredBackup::open(&directory)?,
+        };
+        if stored.id()? != id {
+            let what = format!(
+                "backup {id:016x} is needed, and {} holds another one; name its directory with --earlier",
+                directory.display()
+            );
+            return Err(CommandError::Failed(what));
+        }
+        chain.push(stored);
+    }
+    Ok(chain)
+}
+
+/// Runs `varve restore`.
+pub fn restore(arguments: &RestoreArgs) -> Result<(), CommandError> {
+    let path = &arguments.to;
+    let place =
+        Where { directory: path.clone(), config: arguments.config.clone(), pool: None, accept_copy: false };
+    let settings = place.settings()?;
+    if place.state()? == DirectoryState::Database {
+        return Err(OpenError::AlreadyDatabase { path: path.clone() }.into());
+    }
+    let chain = chain(StoredBackup::open(&arguments.from)?, &arguments.earlier)?;
+    let newest = &chain[0];
+    let (page_size, is_packed) = (newest.page_size()?, newest.is_packed()?);
+    if let Some(wanted) = settings.pool.page_size_bytes.filter(|wanted| *wanted != page_size) {
+        let (created, wanted) = (show_bytes(page_size), show_bytes(wanted));
+        return Err(OpenError::PageSize { path: arguments.from.clone(), created, wanted }.into());
+    }
+    let devices = DatabaseDevices::open(path, &settings)?;
+    let mut pager = devices.options(&settings)?.pager;
+    if settings.layout.is_none() && is_packed {
+        pager.layout = HomeLayout::Packed(PackedConfig::DEFAULT);
+    }
+    let moved: HashMap<&str, &str> =
+        arguments.tablespaces.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
+    let location = |from: &str| moved.get(from).map_or_else(|| from.to_owned(), |to| (*to).to_owned());
+    let sources: Vec<&dyn BackupSource> = chain.iter().map(|stored| stored as &dyn BackupSource).collect();
+    let report = varve_engine::restore(pager, &sources, &location).map_err(CommandError::Copy)?;
+    devices.close();
+    say(format!(
+        "restored the state at LSN {} into {}: {} pages, {} changes from the log; the database has the new id {:016x}",
+        report.end,
+        path.display(),
+        report.pages,
+        report.changes,
+        report.database
+    ));
+    say(format!("the backup has no configuration file; start it with: varve serve {}", path.display()));
+    Ok(())
+}
+
+/// Reads `OLD=NEW`, the locations of a tablespace.
+pub(super) fn moved_tablespace(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.to_owned(), to.to_owned())),
+        _ => {
+            Err("write OLD=NEW, the locations of a tablespace in the backup and in the new database"
+                .to_owned())
+        }
+    }
+}
+
+/// Reads the name of a compression of backups.
+pub(super) fn compression(text: &str) -> Result<Algorithm, String> {
+    let known = Algorithm::named(text);
+    known.ok_or_else(|| "is no compression: none, lz4 and zstd are the usual ones".to_owned())
+}
