@@ -15,6 +15,14 @@ use crate::cells::CellsBuilder;
 use crate::runtime_filter::RuntimeChecks;
 use crate::sieve::Sieve;
 
+/// What a row must pass.
+pub struct Conditions<'b> {
+    /// The filter of the scan.
+    pub filter: &'b Sieve,
+    /// The checks of runtime filters.
+    pub checks: &'b mut RuntimeChecks,
+}
+
 /// Appends the rows that pass a filter to columns.
 pub struct LeafRead<'b> {
     filter: &'b Sieve,
@@ -47,11 +55,12 @@ impl<'b> LeafRead<'b> {
     /// Returns an object that reads `wanted` rows that pass the filter and the checks. It also reads the other
     /// such rows of the last leaf, up to `limit` rows. If there are checks, there must be no limit.
     pub fn new(
-        (filter, checks): (&'b Sieve, &'b mut RuntimeChecks),
+        conditions: Conditions<'b>,
         columns: &'b [usize],
         builders: &'b mut [CellsBuilder],
         [wanted, limit]: [usize; 2],
     ) -> LeafRead<'b> {
+        let Conditions { filter, checks } = conditions;
         LeafRead {
             filter,
             checks,

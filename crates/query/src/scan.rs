@@ -36,7 +36,7 @@ use crate::columns::column_types;
 use crate::constants;
 use crate::error::wrapped;
 use crate::kept::Snapshot;
-use crate::leaves::LeafRead;
+use crate::leaves::{Conditions, LeafRead};
 use crate::partition;
 use crate::runtime_filter::{RuntimeChecks, RuntimeFilter};
 use crate::sieve::Sieve;
@@ -497,7 +497,8 @@ impl Batches {
         let range = self.rest_of_range();
         let Batches { scan, checks, reader, at, resume, .. } = self;
         let spec = range.spec(scan.index, None);
-        let mut read = LeafRead::new((&scan.filter, checks), &scan.columns, builders, wanted_and_limit);
+        let conditions = Conditions { filter: &scan.filter, checks };
+        let mut read = LeafRead::new(conditions, &scan.columns, builders, wanted_and_limit);
         let (mut leaves, bounds) = (LeafCounts::default(), scan.filter.bounds());
         scan.around.checking(|check| {
             leaves =

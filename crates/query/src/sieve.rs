@@ -306,7 +306,10 @@ impl Test {
     fn sift(&self, column: &LeafColumn<'_>, numbers: &[u16], positions: &mut Vec<u16>, can_fail: &mut bool) {
         let is_done = match self {
             Test::Word(_, op, value) => sift_words(column, *op, *value, numbers, positions),
-            Test::Number(_, op, value) => sift_numbers(column, *op, *value, numbers, positions),
+            Test::Number(_, op, (unscaled, scale)) => {
+                let constant = LeafNumber { unscaled: *unscaled, scale: *scale };
+                sift_numbers(column, *op, constant, numbers, positions)
+            }
             Test::Text(_, op @ (CmpOp::Eq | CmpOp::Ne), text) => {
                 sift_texts(column, std::slice::from_ref(text), *op == CmpOp::Eq, numbers, positions)
             }
@@ -416,16 +419,15 @@ fn sift_words(
     true
 }
 
-/// Keeps the rows whose numeric value compares with a constant, which has an unscaled value and a scale, in this
-/// way. Returns false if the column has values of fixed width.
+/// Keeps the rows whose numeric value compares with a constant in this way. Returns false if the column has values of fixed width.
 fn sift_numbers(
     column: &LeafColumn<'_>,
     op: CmpOp,
-    (value, scale): (i64, u16),
+    constant: LeafNumber,
     numbers: &[u16],
     positions: &mut Vec<u16>,
 ) -> bool {
-    let page = column.minipage();
+    let (page, LeafNumber { unscaled: value, scale }) = (column.minipage(), constant);
     if !page.is_variable() {
         return false;
     }

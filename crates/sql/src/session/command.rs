@@ -86,17 +86,7 @@ impl Session {
         }
         let command = &*self.with_schemas(command)?;
         let tag = match command {
-            Utility::SetTransaction(modes) => {
-                if self.in_block() {
-                    self.set_modes(*modes)?;
-                } else {
-                    self.warn(
-                        SqlState::NO_ACTIVE_TRANSACTION,
-                        "SET TRANSACTION can only be used in transaction blocks",
-                    );
-                }
-                "SET"
-            }
+            Utility::SetTransaction(modes) => self.set_transaction(*modes)?,
             Utility::SetConstraints(names, put_off) => {
                 self.set_constraints(names.as_deref(), *put_off)?;
                 "SET CONSTRAINTS"
@@ -146,6 +136,19 @@ impl Session {
             _ => return Err(SqlError::internal("a command that is not run")),
         };
         Ok(CommandTag::Plain(tag))
+    }
+
+    /// Runs SET TRANSACTION.
+    fn set_transaction(&mut self, modes: Modes) -> Result<&'static str> {
+        if self.in_block() {
+            self.set_modes(modes)?;
+        } else {
+            self.warn(
+                SqlState::NO_ACTIVE_TRANSACTION,
+                "SET TRANSACTION can only be used in transaction blocks",
+            );
+        }
+        Ok("SET")
     }
 
     /// Runs SET SESSION CHARACTERISTICS AS TRANSACTION.

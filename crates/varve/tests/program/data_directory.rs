@@ -10,6 +10,8 @@ use std::process::Command;
 
 use varve::Embedded;
 
+use crate::serve::{Served, check};
+
 /// Runs the program under a umask that removes no permission. Returns its exit code and its output.
 fn varve(arguments: &[&str]) -> (Option<i32>, String) {
     let mut shell = Command::new("sh");
@@ -172,4 +174,22 @@ fn a_crash_is_no_copy() {
     drop(database);
     std::fs::rename(&data, &moved).unwrap();
     assert_eq!(count(&moved, &[]), (Some(0), "count\n1\n".to_owned()));
+}
+
+#[test]
+fn a_directory_of_a_newer_format_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(Served::start(directory.path()).stop("-TERM").0, Some(0));
+    let file = directory.path().join("control");
+    let mut bytes = std::fs::read(&file).unwrap();
+    for slot in bytes.chunks_exact_mut(4096) {
+        slot[8..12].copy_from_slice(&99_u32.to_le_bytes());
+        let checksum = crc32c::crc32c(&slot[..4092]);
+        slot[4092..].copy_from_slice(&checksum.to_le_bytes());
+    }
+    std::fs::write(&file, &bytes).unwrap();
+    let (code, text) = check(directory.path());
+    assert_eq!(code, Some(1));
+    assert!(text.contains("format 99"), "{text}");
+    assert_eq!(std::fs::read(&file).unwrap(), bytes, "the directory was changed");
 }
