@@ -10,8 +10,8 @@
 //!    only pass it on, pair it, or group it with rows that have the same key, until the join drops it.
 //! 2. A set belongs to one run of the left input. `CollectKeys` removes the set when it begins, and publishes
 //!    the new one after the last row. A scan that finds no set returns all rows.
-//! 3. A scan checks the filter of its own conditions first. So an error of a condition does not depend on
-//!    other tables.
+//! 3. A scan whose own conditions can fail checks them first, so their errors do not depend on the keys of
+//!    other tables. There is one exception: if a join has no keys, its scans end before their first row.
 
 use std::sync::Arc;
 

@@ -27,6 +27,9 @@ pub trait Observer: Clone + Send + Sync + 'static {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream>;
+
+    /// Removes what belongs to the last execution of the plan.
+    fn forget(&self) {}
 }
 
 /// A node and its observer.
@@ -89,6 +92,11 @@ impl<O: Observer> ExecutionPlan for Observed<O> {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = children.pop().unwrap_or_else(|| self.plan.clone());
         Ok(Observed::over(plan, self.observer.clone()))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.observer.forget();
+        Ok(self)
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -452,7 +452,7 @@ impl Queries {
             let config = context.session_config().clone().with_extension(resources);
             context = context.with_session_config(config);
         }
-        if let Some(directory) = self.temporary.as_ref().filter(|_| query.limits.temporary.is_limited()) {
+        if let Some(directory) = &self.temporary {
             context = spill::limited(context, directory.clone(), query.limits.temporary.clone())?;
         }
         Ok(match usize::try_from(query.limits.work_bytes) {

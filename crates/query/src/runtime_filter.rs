@@ -153,6 +153,10 @@ impl Observer for CollectKeys {
         let sets = self.columns.iter().map(|_| KeySetBuilder::default()).collect();
         Ok(Box::pin(KeyedRows { rows, columns: self.columns.clone(), sets }))
     }
+
+    fn forget(&self) {
+        self.columns.iter().for_each(|(_, filter)| filter.publish(None));
+    }
 }
 
 /// The rows of a left input, whose keys are collected.

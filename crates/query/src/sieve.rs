@@ -419,7 +419,8 @@ fn sift_words(
     true
 }
 
-/// Keeps the rows whose numeric value compares with a constant in this way. Returns false if the column has values of fixed width.
+/// Keeps the rows whose numeric value compares with a constant in this way. Returns false if the column has
+/// values of fixed width.
 fn sift_numbers(
     column: &LeafColumn<'_>,
     op: CmpOp,

@@ -137,8 +137,10 @@ impl Content {
         if end > tail.reserved_bytes {
             let pieces = (tail.stored_bytes / 8).min(GROWTH_BYTES_MAX) / PIECE_BYTES as u64;
             let wished = end + pieces * PIECE_BYTES as u64;
-            self.file.set_len(wished).map_err(failed)?;
-            tail.reserved_bytes = wished;
+            let grown = self.file.set_len(wished).map(|()| wished);
+            let grown = grown.or_else(|_| self.file.set_len(end).map(|()| end)).map_err(failed)?;
+            self.refused.lock().take();
+            tail.reserved_bytes = grown;
         }
         if let Some(piece) = &tail.piece {
             let written =

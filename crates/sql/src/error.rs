@@ -38,6 +38,7 @@ macro_rules! states {
 
 states! {
     WARNING = "01000", "A warning without a class of its own.";
+    ENOUGH_ROWS = "02000", "The receiver of rows needs no more of them. No client gets this code.";
     FEATURE_NOT_SUPPORTED = "0A000", "The construct is outside what Varve runs.";
     CARDINALITY_VIOLATION = "21000", "A row was touched twice, or a scalar had many rows.";
     STRING_TOO_LONG = "22001", "A string does not fit its declared length.";

@@ -68,7 +68,7 @@ pub use planted::planted;
 pub use prepared::{Portal, Prepared};
 pub use session::{
     CancelToken, Probing, Session, SessionParams, SessionState, SqlDatabase, StatementState, TableState,
-    TemporaryLimit,
+    TemporaryLimit, without_literals,
 };
 pub use sink::{Column, CommandTag, CopyShape, Nowhere, Origin, Progress, Severity, Sink};
 pub use statement_stats::{ENTRIES as STATEMENT_ENTRIES, StatementStats, StatementTotals};

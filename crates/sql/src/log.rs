@@ -90,7 +90,15 @@ impl<'e> Event<'e> {
     pub fn write(self) {
         if is_kept() {
             let (message, statement) = (cut(self.message), self.statement.map(cut));
-            Event { message: &message, statement: statement.as_deref(), ..self }.emit();
+            let (detail, hint) = (self.detail.map(cut), self.hint.map(cut));
+            Event {
+                message: &message,
+                detail: detail.as_deref(),
+                hint: hint.as_deref(),
+                statement: statement.as_deref(),
+                ..self
+            }
+            .emit();
         }
     }
 

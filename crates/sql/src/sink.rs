@@ -146,8 +146,8 @@ pub trait Sink {
     fn encoding(&mut self, encoding: Encoding) {
         let _ = encoding;
     }
-    /// Returns whether the sink wants no more rows. If `row` fails and this is true, `Session::execute` ends a
-    /// query without an error, as a suspended portal. Statements that change rows run to their end.
+    /// Returns whether the sink wants no more rows. If `row` fails with `SqlState::ENOUGH_ROWS` and
+    /// this is true, `Session::execute` ends a query without an error, as a suspended portal. Statements that change rows run to their end.
     fn has_enough(&self) -> bool {
         false
     }

@@ -26,6 +26,8 @@ use crate::store_error::{StoreError, StoreResult};
 
 /// The bytes that are merged for each tombstone that a scan has passed. Both take about the same time.
 const BYTES_FOR_PASSED: u64 = 64;
+/// The most passed tombstones that one step makes up for, so that no commit waits long.
+const PASSED_AT_ONCE: u64 = 1 << 14;
 
 /// A merge that runs.
 pub(crate) struct RunningMerge {
@@ -153,8 +155,10 @@ impl Merges {
     pub(crate) fn step_for(&mut self, set: &mut impl RunSet, added_bytes: u64) -> StoreResult<()> {
         let mut bytes = self.settings.merged_bytes(set.runs(), added_bytes);
         if self.running.is_some() {
-            let passed = std::mem::take(self.passed.get_mut());
-            bytes = bytes.saturating_add(passed.saturating_mul(BYTES_FOR_PASSED));
+            let left = self.passed.get_mut();
+            let passed = (*left).min(PASSED_AT_ONCE);
+            *left -= passed;
+            bytes = bytes.saturating_add(passed * BYTES_FOR_PASSED);
         }
         self.step(set, bytes).map(drop)
     }

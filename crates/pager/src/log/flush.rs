@@ -150,7 +150,7 @@ impl Log {
         let _leadership = Leadership { log: self, is_in_panic: thread::panicking() };
         let mut blocks = BLOCKS.with(RefCell::take);
         let next = self.take_blocks(&mut blocks);
-        let written = self.check().and_then(|()| self.write_blocks(&mut blocks));
+        let written = self.check().and_then(|()| self.write_blocks(&mut blocks, next));
         self.give_back(&mut blocks);
         BLOCKS.set(blocks);
         match written {
@@ -159,9 +159,13 @@ impl Log {
         }
     }
 
-    /// Writes the blocks in order. Each block is durable before the next one is written.
-    fn write_blocks(&self, blocks: &mut [Block]) -> Result<(), LogError> {
-        for block in blocks {
+    /// Writes the blocks in order. Each block is durable before the next one is written. `next` is the first
+    /// block that may not be durable after that. `durable_block` advances before `durable`, so a thread that
+    /// has waited for an LSN finds all full blocks up to it before `durable_block`.
+    fn write_blocks(&self, blocks: &mut [Block], next: Lsn) -> Result<(), LogError> {
+        for number in 0..blocks.len() {
+            let following = blocks.get(number + 1).map_or(next, Block::start);
+            let block = &mut blocks[number];
             let start = block.start();
             let file = self.file_at(start)?;
             if block.jumps() {
@@ -175,6 +179,7 @@ impl Log {
             file.write_at(self.geometry.offset_of(start), bytes, Purpose::Log, when)?;
             self.queue.flushes_count.fetch_add(1, Ordering::Relaxed);
             self.queue.flushed_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.durable_block.advance(following);
             self.durable.advance(block.last());
         }
         Ok(())

@@ -76,7 +76,7 @@ impl Session {
 
 /// Returns a statement with a parameter in place of each literal. A text that cannot be parsed stays as it
 /// is.
-fn without_literals(sql: &str) -> String {
+pub fn without_literals(sql: &str) -> String {
     let normalized = parse::on_deep_stack(sql, || pg_query::normalize(sql).ok());
     normalized.unwrap_or_else(|| sql.to_owned()).trim().to_owned()
 }

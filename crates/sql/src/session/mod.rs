@@ -91,6 +91,7 @@ use crate::time::{Reading, TimeForms};
 use crate::utility::Level;
 use authorize::Allowed;
 use identity::Identity;
+pub use measured::without_literals;
 pub use watch::{SessionState, StatementState, TableState};
 use watchdog::Watchdog;
 
@@ -600,7 +601,8 @@ impl Session {
         let result = self
             .caught(prepared.sql(), |session| session.run_portal(prepared, params, portal, max_rows, sink));
         let mut result = self.disarm(result);
-        if result.is_err() && prepared.is_query() && sink.has_enough() {
+        let is_refusal = result.as_ref().is_err_and(|e| e.sqlstate == SqlState::ENOUGH_ROWS);
+        if is_refusal && prepared.is_query() && sink.has_enough() {
             self.scratch.end_statement();
             result = Ok(Progress::Suspended);
         }

@@ -30,6 +30,13 @@ pub struct Told {
     stop: bool,
 }
 
+impl Told {
+    /// Returns the state in which everything that has happened so far was written.
+    pub fn before_now() -> Told {
+        Told { full: Some((Instant::now(), String::new())), stop: false }
+    }
+}
+
 /// Starts the thread that writes the events, as long as the database is open.
 pub fn watch(database: &Arc<Database>) -> Result<(), CommandError> {
     let database = Arc::downgrade(database);

@@ -295,7 +295,7 @@ fn stop(server: Server, database: Embedded) -> Result<(), CommandError> {
     }
     let engine = Arc::clone(database.engine());
     let closed = database.close();
-    notices::tell(&engine, &mut notices::Told::default());
+    notices::tell(&engine, &mut notices::Told::before_now());
     closed?;
     say("stopped");
     log_to_file(Severity::Log, "stopped");

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use varve_engine::{Datum, Value};
-use varve_sql::{Column, Session, Sink, SqlError};
+use varve_sql::{Column, Session, Sink, SqlError, SqlState};
 
 use super::row::Row;
 use super::session::{SqlSession, Statement, run_bound};
@@ -118,7 +118,11 @@ impl Batches {
 impl Sink for Batches {
     fn row(&mut self, row: &[Datum<'_>]) -> Result<(), SqlError> {
         if self.has_enough {
-            return if self.is_query { Err(SqlError::internal("no more rows are needed")) } else { Ok(()) };
+            return if self.is_query {
+                Err(SqlError::new(SqlState::ENOUGH_ROWS, "no more rows are needed"))
+            } else {
+                Ok(())
+            };
         }
         self.batch_bytes += row.iter().map(bytes_of).sum::<usize>();
         self.batch.push(Row::new(self.columns.clone(), row));
@@ -204,6 +208,9 @@ impl Iterator for Rows<'_> {
 
 impl Drop for Rows<'_> {
     fn drop(&mut self) {
-        self.session.ready();
+        // After a panic of the statement's thread, there is no stream to end.
+        if self.session.stream().is_some() {
+            self.session.ready();
+        }
     }
 }

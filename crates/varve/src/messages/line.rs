@@ -77,7 +77,8 @@ impl Line {
     pub fn text(&self) -> String {
         let Line { timestamp, pid, severity, .. } = self;
         let session = match (&self.user, &self.database) {
-            (Some(user), Some(database)) => format!(" {user}@{database}"),
+            // A name with a line end could look like another message.
+            (Some(user), Some(database)) => format!(" {user}@{database}").replace(['\n', '\r'], " "),
             _ => String::new(),
         };
         let mut text = self.code.as_ref().map_or(String::new(), |code| format!("{code}: "));

@@ -67,7 +67,6 @@ pub fn import(
     make(&mut *into, &chosen)?;
     // From here on, the import speaks of the tables that were made.
     let copies = copies_of(&mut *from, &schema, &columns, &chosen)?;
-    let sets = sequence_values(&mut *from, &schema, &chosen)?;
     let exported = from.rows("SELECT pg_export_snapshot()").ok();
     let snapshot = exported.and_then(|rows| rows.first()?.first().cloned().flatten());
     if snapshot.is_none() {
@@ -75,6 +74,7 @@ pub fn import(
         // The error has ended the transaction. Without a shared snapshot, a new one is as good.
         from.run("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").map_err(of_source)?;
     }
+    let sets = sequence_values(&mut *from, &schema, &chosen)?;
     let links = connections(from, snapshot.as_deref(), source, order.jobs)?;
     let loaded = load(links, target, copies, tell);
     check_loaded(&loaded)?;

@@ -67,6 +67,7 @@ pub fn load(
     tell: &(dyn Fn(&str) + Sync),
 ) -> Vec<Loaded> {
     copies.sort_by_key(|copy| std::cmp::Reverse(copy.size_bytes));
+    let all: Vec<_> = copies.iter().map(|copy| copy.table.clone()).collect();
     let work = Work {
         total_count: copies.len(),
         queue: Mutex::new(copies.into()),
@@ -93,6 +94,12 @@ pub fn load(
     });
     let mut done = std::mem::take(&mut *locked(&work.done));
     done.extend(unfinished);
+    // A worker that has panicked has taken its table with it.
+    for table in all {
+        if !done.iter().any(|loaded| loaded.table == table) {
+            done.push(Loaded { table, rows: Err("its worker has failed".to_owned()) });
+        }
+    }
     done.sort_by(|a, b| a.table.cmp(&b.table));
     done
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde::Serialize;
 use varve_device::{LatencySummary, Timed};
 use varve_engine::{Database, DeviceRow};
-use varve_sql::{SessionState, SqlDatabase, StatementState, TableState, log};
+use varve_sql::{SessionState, SqlDatabase, StatementState, TableState, log, without_literals};
 
 use super::levels::{LevelFigures, levels};
 
@@ -307,7 +307,8 @@ fn session(state: SessionState) -> SessionFigures {
         application: state.application_name,
         client: state.client,
         state: state.state,
-        query: state.query,
+        // A literal may be a password.
+        query: without_literals(&state.query),
         query_seconds: state.query_seconds,
         transaction_seconds: state.transaction_seconds,
         blocked_by: state.blocked_by,
