@@ -139,7 +139,7 @@ impl Transaction {
         self.cx.cancel = cancel;
     }
 
-    /// Sets the function that is told of long waits for locks.
+    /// Sets the function that is called when a wait for a lock takes long.
     pub fn set_wait_notice(&mut self, notice: Option<Arc<WaitNotice>>) {
         self.cx.wait_notice = notice;
     }

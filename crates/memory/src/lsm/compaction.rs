@@ -24,7 +24,8 @@ use super::run::Run;
 use super::store::unless_full;
 use crate::store_error::{StoreError, StoreResult};
 
-/// The bytes that are merged for each tombstone that a scan has passed. Both take about the same time.
+/// The bytes that are merged for each tombstone that a scan has passed. This number is a guess of what takes
+/// the same time as passing a tombstone.
 const BYTES_FOR_PASSED: u64 = 64;
 /// The most passed tombstones that one step makes up for, so that no commit waits long.
 const PASSED_AT_ONCE: u64 = 1 << 14;
@@ -103,7 +104,7 @@ impl Merges {
     }
 
     /// Returns the merge that should be done next. If scans have passed more tombstones than there are keys,
-    /// that is a merge of all runs, which removes tombstones. It takes about as long as these scans did. A
+    /// that is a merge of all runs, which removes tombstones. It handles each key once, as these scans did. A
     /// table that is used as a queue needs it: a scan for the oldest row begins at the tombstones of all rows
     /// that were deleted before.
     fn due(&mut self, runs: &[Run]) -> Option<MergePlan> {

@@ -680,7 +680,7 @@ impl Pager {
         self.shared.cache.as_ref().map(|cache| cache.take_notices()).unwrap_or_default()
     }
 
-    /// Returns whether the pager was told to stop.
+    /// Returns whether a stop of the pager has begun.
     pub fn is_stopping(&self) -> bool {
         self.shared.is_stopping()
     }
