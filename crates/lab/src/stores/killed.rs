@@ -175,6 +175,16 @@ impl ChildArgs {
         }
     }
 
+    /// Returns settings with which no transaction flushes the MemTable of `log`: it may become as large as the
+    /// region. The MemTable of `nvm_log` is durable and no start reads it, so it keeps its size.
+    fn unflushed(&self) -> StoreSettings {
+        let settings = self.settings();
+        match self.engine.as_str() {
+            "log" => StoreSettings { memtable_bytes: self.region_bytes, ..settings },
+            _ => settings,
+        }
+    }
+
     /// Draws the load. The load has one transaction more than the child commits.
     fn drawn(&self) -> DrawnLoad {
         let transactions = self.transactions + 1;
@@ -232,17 +242,14 @@ impl ChildArgs {
         partition.store.sync().map_err(refused)?;
         drop(partition);
         Partition::open(engine, Arc::clone(&region), flushing)?.store.sync().map_err(refused)?;
-        // The MemTable of `log` may become as large as the region, so no transaction of the run flushes it.
-        let whole = StoreSettings { memtable_bytes: self.region_bytes, ..settings };
-        Partition::open(engine, region, whole)
+        Partition::open(engine, region, self.unflushed())
     }
 
     fn start(&self, engine: &Engine, out: &mut dyn Write) -> Result<()> {
         let (began, cpu_began_ns) = (Instant::now(), thread_cpu_ns());
         let region = self.region()?;
         let mapped = began.elapsed();
-        let settings = StoreSettings { memtable_bytes: self.region_bytes, ..self.settings() };
-        let mut partition = Partition::open(engine, region, settings)?;
+        let mut partition = Partition::open(engine, region, self.unflushed())?;
         let opened = began.elapsed();
         match self.load {
             LoadKind::Ycsb => ycsb::read(partition.store.as_ref(), self.tuples / 2, &mut Vec::new())?,
