@@ -104,7 +104,7 @@ fn written(settings: &Settings) -> String {
         protection,
         server,
         query,
-        checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds },
+        checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds, recovery_target_seconds },
         undo: UndoSettings { retention_seconds },
         trace: TraceSettings { entries, latencies },
         smart,
@@ -147,6 +147,7 @@ fn written(settings: &Settings) -> String {
     out.push_str(&let_in(server));
     out.push_str(&of_messages(&server.messages));
     let _ = writeln!(out, "[checkpoint]\nkind = '{}'\ninterval = {interval_seconds}", checkpoint.name());
+    let _ = writeln!(out, "recovery_target = {recovery_target_seconds}");
     let _ = writeln!(out, "[undo]\nretention = {retention_seconds}");
     let _ = writeln!(out, "[trace]\nentries = {entries}\nlatencies = {latencies}");
     out.push_str(&of_smart(smart));

@@ -7,6 +7,7 @@
 //! This module does not know the configuration file (the `varve` crate reads it).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use varve_device::Directory;
 
@@ -14,6 +15,7 @@ use crate::base::compression::Compression;
 use crate::base::error::{BadLocation, LocationFlaw, Result};
 use crate::base::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 use crate::base::refuse::require;
+use crate::base::start_progress::StartProgress;
 use crate::base::times::Times;
 use crate::flash::{FlashConfig, FlashRestart};
 use crate::home::kind::HomeLayout;
@@ -84,6 +86,10 @@ pub struct CheckpointConfig {
     /// is longer than this fraction of the log's capacity. The value is above 0 and at most
     /// [`LOG_FRACTION_MAX`].
     pub log_fraction: f64,
+    /// The time within which a start after a crash should be done with redo. Writers wait for page writes
+    /// before the log gets so long that redo would take more. `None` means that only the log's capacity
+    /// limits its length.
+    pub recovery_target: Option<Duration>,
 }
 
 /// Finds the directories of tablespaces.
@@ -143,6 +149,8 @@ pub struct PagerConfig {
     pub pacing: Option<Pacing>,
     /// Measures the times of slow calls. The measurement is off by default.
     pub times: Arc<Times>,
+    /// Where a start writes how far it has come.
+    pub progress: Arc<StartProgress>,
     /// Replacement policy.
     pub replacement: Replacement,
     /// Checkpoint settings.
@@ -239,11 +247,13 @@ impl PagerConfig {
             page_writers: 1,
             pacing: None,
             times: Arc::default(),
+            progress: Arc::default(),
             replacement: Replacement::Clock,
             checkpoint: CheckpointConfig {
                 kind: CheckpointKind::Indirect,
                 interval_ms: 1000,
                 log_fraction: 0.5,
+                recovery_target: None,
             },
             accepts_copy: false,
             background: true,

@@ -62,6 +62,7 @@ pub use base::image::Image;
 pub use base::lsn::{AtomicLsn, Lsn};
 pub use base::page;
 pub use base::setting::{Form, Setting, Unit};
+pub use base::start_progress::StartProgress;
 pub use base::times::{Spent, Times, Timing};
 pub use config::{CheckpointConfig, CheckpointKind, LOG_FRACTION_MAX, Locations, Pacing, PagerConfig};
 pub use flash::{
@@ -83,4 +84,5 @@ pub use open::{NvmFound, RegionFound};
 pub use pool::{PageS, PageSx, PageX, Replacement};
 pub use recovery::{Recovery, RedoReport};
 pub use running::journal::{CheckpointCause, CheckpointReport};
+pub use running::restart_bound::RestartEstimate;
 pub use space::CheckReport;

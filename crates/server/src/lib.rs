@@ -33,4 +33,5 @@ mod visit;
 
 pub use error::{ServerError, Severity, WireError};
 pub use options::{Encryption, Options, Proof, Tls};
+pub use refusal::Starting;
 pub use server::{Listener, Server};

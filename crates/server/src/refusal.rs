@@ -1,5 +1,5 @@
-//! Refuses new connections while the server has its maximum number of connections. One thread serves all
-//! refused clients.
+//! Refuses new connections while the server has its maximum number of connections, and while it starts. One
+//! thread serves all refused clients.
 //!
 //! A client may first ask for encryption. It would misread an error message in place of the answer. So the
 //! server answers the encryption request, and then refuses the connection. A cancel request is executed even
@@ -9,12 +9,14 @@
 //! 1. The thread never waits for a client: its sockets are non-blocking, and it closes each one after
 //!    `PATIENCE`.
 //! 2. The thread has at most `HELD_MAX` open sockets. Further clients are refused at once.
+//! 3. When [`Starting::end`] has returned, the listener is as it was before.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::error::{ServerError, WireError};
@@ -61,16 +63,79 @@ impl Refusals {
     }
 }
 
-/// Refuses a connection with an error message, which it can read at this point.
+/// Refuses a connection because there are too many.
 pub fn refuse(socket: &Arc<TcpStream>) {
+    refuse_with(socket, &too_many());
+}
+
+fn too_many() -> WireError {
+    WireError::fatal("53300", "sorry, too many clients already")
+}
+
+/// Refuses a connection with an error message, which it can read at this point.
+fn refuse_with(socket: &Arc<TcpStream>, why: &WireError) {
     // The socket does not block, because the client may not read.
     if socket.set_nonblocking(true).is_ok() {
-        tell(Stream::new(socket.clone()), &WireError::fatal("53300", "sorry, too many clients already"));
+        tell(Stream::new(socket.clone()), why);
     }
+}
+
+/// Says how far the start has come, as a sentence.
+pub type Progress = dyn Fn() -> String + Send;
+
+/// A thread that tells clients that the server is starting up. They may connect before the database is open.
+pub struct Starting {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Starting {
+    /// Starts the thread. It accepts connections of the listener, and refuses them.
+    pub(crate) fn begin(listener: &TcpListener, progress: Box<Progress>) -> Result<Starting, ServerError> {
+        let fail = |error| ServerError::System { what: "answering clients while the server starts", error };
+        let listener = listener.try_clone().map_err(fail)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = is_over.clone();
+        let thread = thread::Builder::new()
+            .name("starting".to_owned())
+            .spawn(move || refuse_all(&listener, &ends, &progress))
+            .map_err(fail)?;
+        Ok(Starting { is_over, thread })
+    }
+
+    /// Ends the thread. Clients that connect from now on wait for the server.
+    pub fn end(self) {
+        self.is_over.store(true, Ordering::Release);
+        // The thread ends after a period. If it panicked, the message is printed already.
+        let _ = self.thread.join();
+    }
+}
+
+/// Refuses all connections until `is_over`.
+fn refuse_all(listener: &TcpListener, is_over: &AtomicBool, progress: &Progress) {
+    let mut held: Vec<RefusedConnection> = Vec::new();
+    if listener.set_nonblocking(true).is_err() {
+        return;
+    }
+    while !is_over.load(Ordering::Acquire) {
+        let why = WireError::fatal("57P03", "the database system is starting up").detail(progress());
+        while let Ok((socket, _)) = listener.accept() {
+            let socket = Arc::new(socket);
+            match held.len() < HELD_MAX {
+                true => held.extend(RefusedConnection::new(socket)),
+                false => refuse_with(&socket, &why),
+            }
+        }
+        held.retain_mut(|connection| connection.goes_on(None, &why));
+        thread::sleep(PERIOD);
+    }
+    // If this fails, the server's thread that accepts would not wait, but only check again and again.
+    let _ = listener.set_nonblocking(false);
 }
 
 fn run(receiver: &Receiver<Arc<TcpStream>>, registry: &Registry) {
     let mut held: Vec<RefusedConnection> = Vec::new();
+    let why = too_many();
     loop {
         let next = match held.is_empty() {
             true => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -82,7 +147,7 @@ fn run(receiver: &Receiver<Arc<TcpStream>>, registry: &Registry) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        held.retain_mut(|h| h.goes_on(registry));
+        held.retain_mut(|h| h.goes_on(Some(registry), &why));
     }
 }
 
@@ -104,11 +169,12 @@ impl RefusedConnection {
         Some(RefusedConnection { socket, until, packet: [0; 16], len: 0, answers: 0, is_told: false })
     }
 
-    /// Does the work that is possible now. Returns false when no work is left.
-    fn goes_on(&mut self, registry: &Registry) -> bool {
+    /// Does the work that is possible now. Returns false when no work is left. While the server starts, there
+    /// is no registry, and no statement that could be cancelled.
+    fn goes_on(&mut self, registry: Option<&Registry>, why: &WireError) -> bool {
         if Instant::now() >= self.until {
             if !self.is_told {
-                refuse(&self.socket);
+                refuse_with(&self.socket, why);
             }
             return false;
         }
@@ -124,7 +190,7 @@ impl RefusedConnection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
-            if !self.is_told && self.len >= 8 && !self.answer(registry) {
+            if !self.is_told && self.len >= 8 && !self.answer(registry, why) {
                 return false;
             }
         }
@@ -132,7 +198,7 @@ impl RefusedConnection {
     }
 
     /// Answers the packet that has arrived. Returns false if the connection has ended.
-    fn answer(&mut self, registry: &Registry) -> bool {
+    fn answer(&mut self, registry: Option<&Registry>, why: &WireError) -> bool {
         let number = |at: usize| {
             let mut raw = [0; 4];
             raw.copy_from_slice(&self.packet[at..at + 4]);
@@ -145,11 +211,13 @@ impl RefusedConnection {
             }
             CANCEL_REQUEST if self.len < 16 => true,
             CANCEL_REQUEST => {
-                registry.cancel(CancelKey { process: number(8), secret: number(12) });
+                if let Some(registry) = registry {
+                    registry.cancel(CancelKey { process: number(8), secret: number(12) });
+                }
                 false
             }
             _ => {
-                refuse(&self.socket);
+                refuse_with(&self.socket, why);
                 // The rest of the input is read first, because closing a socket with unread input would
                 // discard the refusal.
                 self.is_told = true;

@@ -16,7 +16,7 @@ use crate::connection::serve;
 use crate::error::{ServerError, WireError};
 use crate::options::Options;
 use crate::out::Out;
-use crate::refusal::{Refusals, refuse};
+use crate::refusal::{Refusals, Starting, refuse};
 use crate::registry::{Registration, Registry};
 use crate::session::Backend;
 use crate::stream::Stream;
@@ -35,7 +35,8 @@ pub struct Server {
     acceptor: JoinHandle<()>,
 }
 
-/// A bound address, before the server accepts connections. Clients that connect wait.
+/// A bound address, before the server accepts sessions. Clients that connect wait, or are told that the server
+/// is starting up.
 pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,
@@ -57,6 +58,20 @@ impl Listener {
         let listener = TcpListener::bind(address).map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         Ok(Listener { listener, address })
+    }
+
+    /// Returns the address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Begins to tell clients that the server is starting up (57P03), and how far it has come. The caller
+    /// ends this before it starts the server.
+    pub fn begin_starting(
+        &self,
+        progress: impl Fn() -> String + Send + 'static,
+    ) -> Result<Starting, ServerError> {
+        Starting::begin(&self.listener, Box::new(progress))
     }
 }
 

@@ -43,6 +43,7 @@ use crate::pool::{PageS, PageSx, PageX, held};
 use crate::recovery::Recovery;
 use crate::running::background;
 use crate::running::journal::{CheckpointCause, CheckpointReport};
+use crate::running::restart_bound::RestartEstimate;
 use crate::running::shared::Shared;
 use crate::space::{CheckReport, RESERVE_EXTENTS};
 
@@ -133,6 +134,11 @@ impl Pager {
     /// Returns what the start did before the database was open, or `None` for a new one.
     pub fn recovery(&self) -> Option<Recovery> {
         self.shared.started.recovery
+    }
+
+    /// Returns what a start after a crash would have to do now, or `None` without a `recovery_target`.
+    pub fn restart_estimate(&self) -> Option<RestartEstimate> {
+        self.shared.restart_estimate()
     }
 
     /// Returns the warnings for the user at a start, for example if durability depends on the settings of a

@@ -16,4 +16,5 @@ pub(crate) mod refuse;
 pub(crate) mod setting;
 pub(crate) mod space_format;
 pub(crate) mod space_table;
+pub(crate) mod start_progress;
 pub(crate) mod times;

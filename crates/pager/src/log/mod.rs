@@ -126,6 +126,10 @@ pub struct Log {
     durable_block: AtomicLsn,
     queue: Queue,
     truncated: AtomicLsn,
+    /// The LSN from which a start would redo. A pin may keep the log before it.
+    needed: AtomicLsn,
+    /// The length of the log from `needed` on from which on `admit` returns `Full`, whatever the capacity is.
+    limit_bytes: AtomicU64,
     pins: Pins,
     room: (Mutex<()>, Condvar),
     /// One of [`RUNS`], [`STOPPED`] and [`STOPPED_BY_PANIC`]. The value only grows.
@@ -178,6 +182,8 @@ impl Log {
             durable_block: AtomicLsn::new(start),
             queue: Queue::default(),
             truncated: AtomicLsn::new(truncated),
+            needed: AtomicLsn::new(truncated),
+            limit_bytes: AtomicU64::new(u64::MAX),
             pins: Pins::default(),
             room: (Mutex::new(()), Condvar::new()),
             state: AtomicU8::new(RUNS),
@@ -231,6 +237,7 @@ impl Log {
         let end = self.end();
         let used_bytes = end.since(self.truncated());
         used_bytes >= self.admission_bytes()
+            || self.bytes_to_redo() >= self.limit_bytes.load(Ordering::Relaxed)
             || (self.needs_next(end) == Due::Now && !self.segments.can_make())
     }
 
@@ -250,11 +257,22 @@ impl Log {
         self.capacity_bytes - reserve_bytes
     }
 
-    /// Does the same as `admission_bytes`, but not more than the device has space for. Cleaning uses this
-    /// limit.
+    /// Does the same as `admission_bytes`, but not more than the device has space for, and not more than the
+    /// limit. Cleaning uses this.
     pub fn cleaning_bytes(&self) -> u64 {
         let room_bytes = self.segments.bytes_max().saturating_sub(self.geometry.segment_bytes());
-        self.admission_bytes().min(room_bytes)
+        self.admission_bytes().min(room_bytes).min(self.limit_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Returns the length of the log that a start would read.
+    pub(crate) fn bytes_to_redo(&self) -> u64 {
+        self.end().since(self.needed.load())
+    }
+
+    /// Limits the length of the log that a start would read, in addition to the capacity. From this length on
+    /// `admit` returns `Full`.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns whether a group of `bytes` fits into the segments that exist. This is for log records that can
@@ -388,6 +406,7 @@ impl Log {
         assert!(upto <= self.end().max(self.block_start()), "truncation at {upto}, beyond the log's end");
         self.flush(upto.min(self.end()))?;
         let kept = self.pins.limit(upto, self.end(), self.admission_bytes() / 2);
+        self.needed.advance(upto);
         self.truncated.advance(kept);
         self.segments.recycle_below(self.geometry.segment_of(kept))?;
         drop(self.room.0.lock());

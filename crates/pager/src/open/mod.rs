@@ -66,8 +66,9 @@ use crate::log::redo::RedoOps;
 use crate::log::{Log, LogConfig, LogError, Observe, StoredLog};
 use crate::nvm::{self, NvmRegion, RegionPlan};
 use crate::pool::{Bell, Counters, Pool, PoolParts};
-use crate::recovery::{self, News, Over, Plan, ReadLog, Recovery};
+use crate::recovery::{self, CountedLog, News, Over, Plan, ReadLog, Recovery, RedoReport};
 use crate::running::journal::CheckpointJournal;
+use crate::running::restart_bound::RestartBound;
 use crate::running::shared::{Postponed, Shared, StartOutcome};
 use crate::running::workers::Workers;
 use crate::space::Spaces;
@@ -279,6 +280,9 @@ fn recover(
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
     observers.extend(noted.as_mut().map(|noted| noted as &mut dyn Observe));
     let stored = control.get();
+    let progress = config.progress.clone();
+    let mut counted = CountedLog { progress: &progress, from: stored.redo };
+    observers.push(&mut counted);
     let (read, sealed) = read_log_or_seal(&mut config, &stored, &found, &mut observers)?;
     let until = read.as_ref().map_or_else(|| control.get().log_end(), ReadLog::until);
     headers::refuse_other_packed(&packed, until, &config, &control.get())?;
@@ -314,11 +318,8 @@ fn recover(
         plan = plan.begun_at(&log, &stored)?;
         parts.compressions.set_noted(plan.take_forms());
     }
-    let over = Over { pool: &parts.pool, ledger: &parts.ledger, cache, has_threads: config.background };
     let opened = Instant::now();
-    let redo = recovery::redo(over, &log, &*ops, &plan)?;
-    log.forget_read();
-    parts.compressions.set_learning(false);
+    let redo = redo_all(&parts, &config, &log, &*ops, &plan)?;
     let recovery = Recovery {
         redo,
         analysis_time: analysed - began,
@@ -328,6 +329,27 @@ fn recover(
     let recovered = Some((plan.from()..plan.until(), recovery));
     let shared = finish(config, control, list, region, parts, log, ops, recovered)?;
     Ok(Shared { started: StartOutcome { is_behind_seal: behind_seal.is_some(), ..shared.started }, ..shared })
+}
+
+/// Repeats the changes that the pages lack. The log that was kept in memory for this is released.
+fn redo_all(
+    parts: &Parts,
+    config: &PagerConfig,
+    log: &Log,
+    ops: &dyn RedoOps,
+    plan: &Plan,
+) -> Result<RedoReport> {
+    let over = Over {
+        pool: &parts.pool,
+        ledger: &parts.ledger,
+        cache: parts.stack.cache.as_deref(),
+        has_threads: config.background,
+        progress: &config.progress,
+    };
+    let report = recovery::redo(over, log, ops, plan)?;
+    log.forget_read();
+    parts.compressions.set_learning(false);
+    Ok(report)
 }
 
 /// The values that the beginning of a start uses.
@@ -654,6 +676,8 @@ fn finish(
         cache.count_kinds(ops.clone());
     }
     let workers = Workers::new(config.workers())?;
+    let recovery = recovered.as_ref().map(|(_, recovery)| *recovery);
+    let (target, redone_pages) = (config.checkpoint.recovery_target, ledger.pages_count() as u64);
     Ok(Shared {
         pool,
         log,
@@ -675,13 +699,14 @@ fn finish(
             is_new: recovered.is_none(),
             was_clean: false,
             is_behind_seal: false,
-            recovery: recovered.as_ref().map(|(_, recovery)| *recovery),
+            recovery,
             redone: recovered.map(|(redone, _)| redone).filter(|_| keeps_images),
             database,
             postponed: Postponed::default(),
             warnings,
         },
         checkpointing: Mutex::default(),
+        restart_bound: RestartBound::new(target, recovery, redone_pages),
         journal: CheckpointJournal::default(),
         is_stopping: AtomicBool::new(false),
         cleans_until: AtomicU64::new(0),

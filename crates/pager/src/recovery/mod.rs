@@ -57,6 +57,7 @@ use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::page;
+use crate::base::start_progress::StartProgress;
 use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
 use crate::flash::FlashCache;
 use crate::home::packed::note::{self, NOTE_MAP};
@@ -226,6 +227,20 @@ impl News {
         block.protection = self.protection.unwrap_or(block.protection);
         block.state = if block.state == State::Clean { State::Open } else { block.state };
         block.sealed = None;
+    }
+}
+
+/// Writes how far analysis has come.
+pub(crate) struct CountedLog<'p> {
+    pub(crate) progress: &'p StartProgress,
+    /// Where reading the log starts.
+    pub(crate) from: Lsn,
+}
+
+impl Observe for CountedLog<'_> {
+    fn observe(&mut self, lsn: Lsn, _record: &Record<'_>) -> Result<()> {
+        self.progress.note_analysed(lsn.max(self.from).since(self.from));
+        Ok(())
     }
 }
 
@@ -405,7 +420,7 @@ fn nonsense(what: &str, lsn: Lsn) -> PagerError {
 
 /// Repeats all changes that pages lack, up to the end of the log that analysis found.
 pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Result<RedoReport> {
-    let Over { pool, ledger, cache, has_threads } = over;
+    let Over { pool, ledger, cache, has_threads, progress } = over;
     let report = RedoReport {
         groups_count: plan.groups_count,
         log_bytes: plan.until().max(plan.stable()).since(plan.stable()),
@@ -413,8 +428,15 @@ pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) ->
     };
     let damages = BTreeMap::new();
     let mut redo = Redo { pool, ledger, cache, ops, plan, damages, report };
-    let apply = |window: &Window| window.groups().try_for_each(|group| redo.group(group));
+    let all_bytes = report.log_bytes;
+    let apply = |window: &Window| {
+        window.groups().try_for_each(|group| {
+            progress.note_redone(group.end.max(plan.stable()).since(plan.stable()), all_bytes);
+            redo.group(group)
+        })
+    };
     Ahead { pool, log, plan }.each_window(has_threads, apply)?;
+    progress.note_redone(all_bytes, all_bytes);
     all_damages(redo.damages).map_or(Ok(redo.report), Err)
 }
 
@@ -447,6 +469,7 @@ pub(crate) struct Over<'a> {
     pub(crate) cache: Option<&'a FlashCache>,
     /// Whether other threads may read and write pages for redo.
     pub(crate) has_threads: bool,
+    pub(crate) progress: &'a StartProgress,
 }
 
 struct Redo<'a> {

@@ -248,6 +248,7 @@ fn write_pages(shared: &Arc<Shared>) -> Result<()> {
     while !shared.is_stopping() {
         let began = Instant::now();
         let mut room = RefusedForSpace::default();
+        shared.bound_restart();
         room.tolerate(shared.keep_frames_free().map(drop))?;
         let cleaned = room.tolerate(shared.clean_for_log())?;
         if shared.pool.is_tight() {

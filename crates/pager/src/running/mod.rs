@@ -6,5 +6,6 @@ pub(crate) mod background;
 pub(crate) mod checkpoint;
 mod forms;
 pub(crate) mod journal;
+pub(crate) mod restart_bound;
 pub(crate) mod shared;
 pub(crate) mod workers;

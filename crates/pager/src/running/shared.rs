@@ -27,6 +27,7 @@ use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::pool::{Bell, Counters, Pool};
 use crate::recovery::Recovery;
 use crate::running::journal::CheckpointJournal;
+use crate::running::restart_bound::RestartBound;
 use crate::running::workers::Workers;
 use crate::space::Spaces;
 
@@ -85,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) cache: Option<Arc<FlashCache>>,
     /// The end of the log at the last checkpoint. It is locked during a checkpoint.
     pub(crate) checkpointing: Mutex<Lsn>,
+    /// The bound of the time of a start after a crash.
+    pub(crate) restart_bound: RestartBound,
     /// The newest checkpoints.
     pub(crate) journal: CheckpointJournal,
     pub(crate) is_stopping: AtomicBool,

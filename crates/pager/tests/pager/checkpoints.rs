@@ -103,3 +103,32 @@ fn threads_take_them_when_they_are_due() {
         pager.shutdown().unwrap();
     }
 }
+
+/// Changes pages with threads in the background, and returns the longest log that a start would have had to
+/// redo.
+fn longest_redo(target: Option<Duration>) -> u64 {
+    let mut config = PagerConfig { background: true, ..config(&MemoryDirectory::new(), 200) };
+    config.log_capacity_bytes = 64 << 20;
+    config.checkpoint.interval_ms = 60_000;
+    config.checkpoint.recovery_target = target;
+    let pager = open(&config);
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let ids: Vec<PageId> = (0..PAGES).map(|number| add(&pager, owner, number).unwrap()).collect();
+    let mut longest = 0;
+    for number in 0..4000 {
+        change(&pager, &ids, number);
+        longest = longest.max(pager.log().stats().used_bytes);
+    }
+    let estimate = pager.restart_estimate();
+    assert_eq!(estimate.map(|estimate| estimate.target), target);
+    pager.shutdown().unwrap();
+    longest
+}
+
+#[test]
+fn a_recovery_target_bounds_the_log_that_a_start_redoes() {
+    let (free, bounded) = (longest_redo(None), longest_redo(Some(Duration::from_millis(1))));
+    assert!(free > 4 << 20, "{free} bytes without a target");
+    // The limit is a mebibyte then. A writer that was admitted may still append.
+    assert!(bounded < 2 << 20, "{bounded} bytes");
+}

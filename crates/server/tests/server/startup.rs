@@ -1,10 +1,12 @@
 //! Opening a connection: encryption requests, parameters, versions, limits, shutdown.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::client::{Client, packet, query, startup};
-use crate::support::server;
+use crate::support::{Mock, server};
+use varve_server::{Listener, Options, Server};
 
 const GREETING: &str = "R S[server_version=15.0 (mock)] S[application_name=] K Z[I]";
 
@@ -209,4 +211,25 @@ fn a_taken_port_is_named() {
     let expect = format!("Port {} of 127.0.0.1 is in use by another process.", first.address().port());
     assert!(error.to_string().starts_with(&expect), "{error}");
     first.stop(Duration::from_secs(5));
+}
+
+#[test]
+fn clients_are_told_that_the_server_starts() {
+    let options = Options::new(5);
+    let listener = Listener::open_for(([127, 0, 0, 1], 0).into(), &options).unwrap();
+    let starting = listener.begin_starting(|| "Half of it is done.".to_owned()).unwrap();
+    let told = "E[FATAL 57P03 the database system is starting up] closed";
+    let address = listener.address();
+    for _ in 0..2 {
+        let mut client = Client::raw(address);
+        client.send(&code(80_877_103));
+        let mut answer = [0];
+        client.stream.read_exact(&mut answer).unwrap();
+        assert_eq!(client.ask_last(&startup(&[("user", "anyone")])), told);
+    }
+    starting.end();
+    let server = Server::start_with(listener, options, Arc::new(Mock)).unwrap();
+    let mut client = Client::raw(address);
+    assert_eq!(client.ask(&startup(&[("user", "anyone")])), GREETING);
+    server.stop(Duration::from_secs(5));
 }

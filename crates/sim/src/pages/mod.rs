@@ -207,7 +207,12 @@ pub fn small_config(devices: &Devices) -> PagerConfig {
         pool_bytes: 48 * PAGE_BYTES,
         log_segment_bytes: 64 << 10,
         log_capacity_bytes: 512 << 10,
-        checkpoint: CheckpointConfig { kind: CheckpointKind::Indirect, interval_ms: 1000, log_fraction: 0.5 },
+        checkpoint: CheckpointConfig {
+            kind: CheckpointKind::Indirect,
+            interval_ms: 1000,
+            log_fraction: 0.5,
+            recovery_target: None,
+        },
         // A crash image is a copy of a database, which a start would refuse otherwise.
         accepts_copy: true,
         background: false,

@@ -6,7 +6,9 @@
 //!
 //! This module does not know the code that counts.
 
-use varve_engine::{DatabaseStats, PagerStats, Value};
+use std::time::Duration;
+
+use varve_engine::{DatabaseStats, PagerStats, RestartEstimate, Value};
 
 use super::{Fill, Rows, SystemContext, SystemTable, oid, table, text};
 
@@ -262,9 +264,21 @@ fn pages_and_log(world: &SystemContext, rows: &mut Rows<'_>) {
 fn stats(world: &SystemContext, rows: &mut Rows<'_>) {
     let dropped = world.engine.io_trace_dropped_count();
     rows.add([("name", text("io_trace_dropped")), ("value", count(dropped))]);
-    for (name, value) in counters(&world.engine.stats()) {
+    let restart = world.engine.pager().restart_estimate().map(|estimate| restart(&estimate));
+    for (name, value) in counters(&world.engine.stats()).into_iter().chain(restart.into_iter().flatten()) {
         rows.add([("name", text(name)), ("value", count(value))]);
     }
+}
+
+/// Returns what a start after a crash would have to do now.
+fn restart(estimate: &RestartEstimate) -> [(&'static str, u64); 4] {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    [
+        ("restart_log_bytes", estimate.log_bytes),
+        ("restart_pages", estimate.pages),
+        ("restart_estimated_ms", millis(estimate.time)),
+        ("restart_target_ms", millis(estimate.target)),
+    ]
 }
 
 fn counters(stats: &DatabaseStats) -> [(&'static str, u64); 20] {

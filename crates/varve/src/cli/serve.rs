@@ -14,7 +14,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use varve_engine::TablesRegion;
-use varve_pager::{HomeLayout, NvmStats, ProtectionKind, Recovery};
+use varve_pager::{HomeLayout, NvmStats, ProtectionKind, Recovery, StartProgress};
 use varve_server::{Encryption, Listener, Options, Proof, Server};
 use varve_sql::log::{self, Severity, Source};
 
@@ -56,11 +56,14 @@ fn serve(arguments: &ServeArgs) -> Result<(), CommandError> {
     let mut signals = catch_signals()?;
     raise_descriptor_limit(settings.server.max_connections as u64);
     // The address is opened first, because recovery can take minutes, and the server cannot run without an
-    // address.
+    // address. Meanwhile clients are told that the server is starting up.
     let options = options(&settings.server)?;
     let listener = Listener::open_for(settings.server.listen, &options)?;
     let metrics = settings.metrics_listen.map(Endpoint::bind).transpose()?;
-    let database = Embedded::open_with_system(&place.directory, &settings, system)?;
+    let progress = Arc::<StartProgress>::default();
+    let told = progress.clone();
+    let starting = listener.begin_starting(move || told.to_string())?;
+    let database = Embedded::open_watched(&place.directory, &settings, system, progress)?;
     // In a new data directory, no other file may be there before the database is.
     open_messages(&messages)?;
     database.home().warnings.iter().for_each(|what| notices::log_warning(what));
@@ -70,6 +73,7 @@ fn serve(arguments: &ServeArgs) -> Result<(), CommandError> {
     if !altered.is_empty() {
         say(format!("{AUTO_FILE_NAME} (ALTER SYSTEM) says: {}", altered.join(", ")));
     }
+    starting.end();
     let server = Server::start_with(listener, options, database.sql().clone())?;
     announce(&server, &database.sql().first_role());
     let endpoint = metrics.map(|metrics| Endpoint::start(metrics, database.engine(), database.sql()));

@@ -1,5 +1,7 @@
 //! The section `[checkpoint]`: which pages a checkpoint writes, and the interval between checkpoints.
 
+use std::time::Duration;
+
 use varve_pager::{CheckpointConfig, CheckpointKind, Form, Setting, Unit};
 
 use super::reader::{ConfigError, SectionReader};
@@ -14,11 +16,15 @@ pub struct CheckpointSettings {
     pub kind: CheckpointKind,
     /// The interval between two checkpoints, in seconds.
     pub interval_seconds: usize,
+    /// The time within which a start after a crash should be done with redo, in seconds. 0 means that only
+    /// the size of the log limits it.
+    pub recovery_target_seconds: usize,
 }
 
 impl CheckpointSettings {
     /// The default.
-    pub const DEFAULT: Self = Self { kind: CheckpointKind::Indirect, interval_seconds: 1 };
+    pub const DEFAULT: Self =
+        Self { kind: CheckpointKind::Indirect, interval_seconds: 1, recovery_target_seconds: 0 };
 
     /// All settings of the section.
     pub(super) const TABLE: &'static [Setting<CheckpointSettings>] = &[
@@ -45,6 +51,17 @@ impl CheckpointSettings {
             is_online: false,
             help: "The longest time between two checkpoints, in seconds.",
         },
+        Setting {
+            key: "recovery_target",
+            form: Form::Count {
+                unit: Unit::Seconds,
+                bounds: 0..=SECONDS_MAX,
+                get: |checkpoint| checkpoint.recovery_target_seconds,
+                set: |checkpoint, seconds| checkpoint.recovery_target_seconds = seconds,
+            },
+            is_online: false,
+            help: "The time within which a start after a crash should be done with redo, in seconds. 0 sets no target.",
+        },
     ];
 
     /// Returns these settings, overridden by those of the section.
@@ -56,6 +73,12 @@ impl CheckpointSettings {
 
     /// Returns the pager's configuration with these settings.
     pub fn over(self, now: CheckpointConfig) -> CheckpointConfig {
-        CheckpointConfig { kind: self.kind, interval_ms: self.interval_seconds as u64 * 1000, ..now }
+        let seconds = Some(self.recovery_target_seconds as u64).filter(|seconds| *seconds > 0);
+        CheckpointConfig {
+            kind: self.kind,
+            interval_ms: self.interval_seconds as u64 * 1000,
+            recovery_target: seconds.map(Duration::from_secs),
+            ..now
+        }
     }
 }

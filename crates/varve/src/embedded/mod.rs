@@ -21,6 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_engine::Database;
+use varve_pager::StartProgress;
 use varve_query::{Queries, QueryOptions};
 use varve_sql::{Session, SessionParams, SqlDatabase, SqlError, TemporaryLimit};
 
@@ -52,7 +53,7 @@ impl Embedded {
     /// Opens the database in a directory. Creates it if there is none.
     pub fn open_with(directory: impl AsRef<Path>, settings: &Settings) -> Result<Self, OpenError> {
         let limit = Arc::new(TemporaryLimit::new(settings.query.temporary_bytes));
-        Self::open_limited(directory.as_ref(), settings, limit, None)
+        Self::open_limited(directory.as_ref(), settings, limit, None, Arc::default())
     }
 
     /// Does the same as `open_with`, for a program whose settings ALTER SYSTEM may change.
@@ -61,8 +62,18 @@ impl Embedded {
         settings: &Settings,
         system: SystemFile,
     ) -> Result<Self, OpenError> {
+        Self::open_watched(directory, settings, system, Arc::default())
+    }
+
+    /// Does the same as `open_with_system`. Other threads can read in `progress` how far the start has come.
+    pub fn open_watched(
+        directory: impl AsRef<Path>,
+        settings: &Settings,
+        system: SystemFile,
+        progress: Arc<StartProgress>,
+    ) -> Result<Self, OpenError> {
         let limit = Arc::clone(system.temporary_limit());
-        Self::open_limited(directory.as_ref(), settings, limit, Some(system.in_force(settings)))
+        Self::open_limited(directory.as_ref(), settings, limit, Some(system.in_force(settings)), progress)
     }
 
     fn open_limited(
@@ -70,10 +81,13 @@ impl Embedded {
         settings: &Settings,
         limit: Arc<TemporaryLimit>,
         system: Option<SystemFile>,
+        progress: Arc<StartProgress>,
     ) -> Result<Self, OpenError> {
         let mut home = DatabaseDevices::open(directory, settings)?;
         home.warn_of_small_levels(settings);
-        let engine = Database::open(home.options(settings)?)?;
+        let mut options = home.options(settings)?;
+        options.pager.progress = progress;
+        let engine = Database::open(options)?;
         engine.set_undo_retention(settings.undo.retention());
         engine.set_io_trace(settings.trace.entries);
         engine.set_io_latencies(settings.trace.latencies);

@@ -252,7 +252,10 @@ fn log(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {
     let causes = [("time", log.checkpoints_timed), ("request", log.checkpoints_requested)];
     let causes = causes.map(|(cause, count)| (vec![label("cause", cause)], Value::counter(count)));
     out.all("taken", &unit("checkpoints"), "Checkpoints, by cause", causes)?;
-    out.one("checkpoint", &Unit::Seconds, "Time of all checkpoints", Value::Counter(log.checkpoint_seconds))
+    out.one("checkpoint", &Unit::Seconds, "Time of all checkpoints", Value::Counter(log.checkpoint_seconds))?;
+    let help = "The time that a start would take after a crash now, by estimate";
+    let restart = log.restart_seconds.map(|seconds| (Vec::new(), Value::Gauge(seconds)));
+    out.all("restart_estimated", &Unit::Seconds, help, restart)
 }
 
 fn transactions(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {

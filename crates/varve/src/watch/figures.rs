@@ -125,6 +125,8 @@ pub struct LogFigures {
     pub checkpoints_requested: u64,
     /// The time of all checkpoints.
     pub checkpoint_seconds: f64,
+    /// The time that redo would take after a crash now, if there is a `recovery_target`.
+    pub restart_seconds: Option<f64>,
 }
 
 /// Transactions and locks.
@@ -258,6 +260,7 @@ impl Watched {
             checkpoints_timed: pager.checkpoints.saturating_sub(pager.requested_checkpoints),
             checkpoints_requested: pager.requested_checkpoints,
             checkpoint_seconds: pager.checkpoint_micros as f64 / 1e6,
+            restart_seconds: self.engine.pager().restart_estimate().map(|restart| restart.time.as_secs_f64()),
         }
     }
 }
