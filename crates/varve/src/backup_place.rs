@@ -15,7 +15,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use varve_device::DirLock;
-use varve_pager::{BackupBase, BackupSource, BackupSummary, BackupVerifier, Lsn, PagerError, verify_backup};
+use varve_pager::{
+    BackupBase, BackupSource, BackupSummary, BackupVerifier, LogStart, LogState, Lsn, PagerError,
+    verify_backup,
+};
 
 const DATA_FILE: &str = "backup.varve";
 const DATA_NEW: &str = "backup.varve.new";
@@ -23,7 +26,7 @@ const MANIFEST_FILE: &str = "manifest.toml";
 const MANIFEST_NEW: &str = "manifest.toml.new";
 const LOCK_FILE: &str = "varve.lock";
 /// The version of the manifest.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 const FILE_MODE: u32 = 0o600;
 
 /// Why a backup cannot be written or read.
@@ -179,6 +182,8 @@ impl Manifest {
         put("database", hex(start.database));
         put("start_lsn", start.start.to_string().into());
         put("end_lsn", end.end.to_string().into());
+        put("newest_start", hex(start.newest.id));
+        put("newest_start_lsn", start.newest.after.to_string().into());
         put("pages", number(end.pages));
         put("unchanged_pages", number(end.same));
         put("page_size", number(start.page_size.into()));
@@ -269,7 +274,9 @@ impl StoredBackup {
     /// Returns what a later incremental backup must know about this one.
     pub fn as_base(&self) -> Result<BackupBase> {
         let (backup, database) = (self.hex("id")?, self.hex("database")?);
-        Ok(BackupBase { backup, database, start: self.lsn("start_lsn")? })
+        let newest = LogStart { id: self.hex("newest_start")?, after: self.lsn("newest_start_lsn")? };
+        let state = LogState { newest, end: self.lsn("end_lsn")? };
+        Ok(BackupBase { backup, database, start: self.lsn("start_lsn")?, state })
     }
 
     /// Returns the id of the backup.
@@ -311,13 +318,7 @@ impl StoredBackup {
         let bytes = self.manifest.get("bytes").and_then(toml::Value::as_integer);
         let is_listed = bytes.and_then(|bytes| u64::try_from(bytes).ok()) == Some(file.bytes)
             && self.hex("crc32c")? == u64::from(file.checksum)
-            && self.as_base()?
-                == BackupBase {
-                    backup: summary.start.backup,
-                    database: summary.start.database,
-                    start: summary.start.start,
-                }
-            && self.lsn("end_lsn")? == summary.end.end;
+            && self.as_base()? == summary.as_base();
         if is_listed {
             return Ok(summary);
         }

@@ -10,7 +10,8 @@
 //!    is made between the pages, so a backup keeps little log.
 //! 2. The list of tablespaces is that of the end LSN: tablespaces are not made or dropped while the end is
 //!    determined.
-//! 3. A page that is damaged ends the backup with an error that names the page. A page that was freed
+//! 3. An incremental backup is made only if the state of the earlier backup is in the past of this database.
+//! 4. A page that is damaged ends the backup with an error that names the page. A page that was freed
 //!    meanwhile is left out.
 //!
 //! A page that is allocated after its extent was copied needs no copy, because the log has it from its first
@@ -35,7 +36,7 @@ use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::page::{self, PageDamage, kind};
 use crate::base::space_format::{ExtentNo, Geometry};
-use crate::control::random_id;
+use crate::control::{StartHistory, random_id};
 use crate::log::pin::LogPin;
 use crate::pool::PageS;
 use crate::running::shared::Shared;
@@ -92,14 +93,11 @@ impl<'p> Backup<'p> {
         shared.log.check()?;
         let pin = LogPin::new(&shared.log);
         let (at, database) = (pin.at(), shared.started.database);
-        if let Some(base) = options.base.filter(|base| base.database != database || base.start > at) {
-            let what = format!(
-                "the earlier backup is of another database, or of another timeline of this one (its database is {:016x}, this \
-                 one is {database:016x}): make a full backup",
-                base.database
-            );
-            return Err(PagerError::Backup { what });
-        }
+        let starts = shared.control.starts();
+        options.base.map_or(Ok(()), |base| refuse_unfit(&base, database, &starts, at))?;
+        let newest = starts.newest().ok_or_else(|| PagerError::Backup {
+            what: "this database has no history of starts: start it again, and then take the backup".into(),
+        })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ids = shared.spaces.durable_ids();
         let start = BackupStart {
@@ -108,6 +106,7 @@ impl<'p> Backup<'p> {
             backup: random_id(),
             start: at,
             log_segment_bytes: shared.log.geometry().segment_bytes(),
+            newest,
             base: options.base,
             pages: ids.iter().map(|id| shared.spaces.used_pages(*id)).sum(),
             time_us: now.as_micros() as u64,
@@ -266,6 +265,30 @@ impl<'p> Backup<'p> {
     }
 }
 
+/// Refuses an earlier backup that has changes which this database does not have. `at` is the start LSN of the
+/// new backup.
+fn refuse_unfit(base: &BackupBase, database: u64, starts: &StartHistory, at: Lsn) -> Result<()> {
+    let why = if base.database != database {
+        let other = base.database;
+        format!(
+            "the earlier backup is of another database (its id is {other:016x}, and this one is {database:016x})"
+        )
+    } else if let Err(why) = starts.includes(&base.state) {
+        format!(
+            "the earlier backup has changes that this database does not have, or may not have: {why}. A database that was \
+             restored from a copy of its files is such a case"
+        )
+    } else if base.start > at {
+        format!(
+            "the earlier backup begins at LSN {}, and the log of this database ends at LSN {at}",
+            base.start
+        )
+    } else {
+        return Ok(());
+    };
+    Err(PagerError::Backup { what: format!("{why}. Take a full backup") })
+}
+
 fn overtaken() -> PagerError {
     PagerError::Backup {
         what: "the log was written faster than the backup was taken, and a checkpoint needed its space: configure a larger \
@@ -279,7 +302,7 @@ impl Pager {
     ///
     /// # Errors
     ///
-    /// Fails if the earlier backup of an incremental one is of another database.
+    /// Fails if the earlier backup of an incremental one is not in the past of this database.
     pub fn backup(&self, options: BackupOptions) -> Result<Backup<'_>> {
         Backup::new(&self.shared, options)
     }

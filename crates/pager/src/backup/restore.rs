@@ -99,10 +99,7 @@ fn verify_chain(chain: &[&dyn BackupSource]) -> Result<Vec<BackupSummary>> {
         let fits = match (base, older) {
             (None, None) => true,
             (Some(base), Some(older)) => {
-                base.backup == older.start.backup
-                    && base.start == older.start.start
-                    && newer.start.database == older.start.database
-                    && newer.start.page_size == older.start.page_size
+                base == older.as_base() && newer.start.page_size == older.start.page_size
             }
             (_, _) => false,
         };

@@ -161,8 +161,7 @@ impl Busy {
 }
 
 fn base_of(stored: &Stored) -> BackupBase {
-    let start = verify_backup(&mut &stored.0[..]).unwrap().start;
-    BackupBase { backup: start.backup, database: start.database, start: start.start }
+    verify_backup(&mut &stored.0[..]).unwrap().as_base()
 }
 
 #[test]
@@ -237,7 +236,7 @@ fn backups_of_two_databases_are_not_mixed() {
     let pager = open(&target);
     let options = BackupOptions { base: Some(base_of(&backup)), ..BackupOptions::default() };
     let refused = pager.backup(options).map(drop).unwrap_err();
-    assert!(refused.to_string().contains("make a full backup"), "{refused}");
+    assert!(refused.to_string().contains("is of another database"), "{refused}");
 }
 
 #[test]

@@ -103,9 +103,7 @@ fn from_server(
     client.batch_execute("SET statement_timeout = 0").map_err(failed)?;
     let mut options = vec![format!("COMPRESSION '{}'", arguments.compress)];
     options.extend(arguments.max_rate.map(|rate| format!("MAX_RATE {}", (rate / 1024).max(32))));
-    options.extend(
-        base.map(|base| format!("EARLIER '{:x}/{:x}/{:x}'", base.backup, base.database, base.start.get())),
-    );
+    options.extend(base.map(|base| format!("EARLIER '{base}'")));
     let statement = format!("BASE_BACKUP ({})", options.join(", "));
     let mut reader = client.copy_out(statement.as_str()).map_err(failed)?;
     let mut piece = vec![0; PIECE_BYTES];

@@ -203,7 +203,8 @@ fn only_some_roles_take_backups_and_not_in_transactions() {
     client.batch_execute("rollback").unwrap();
     assert_eq!(code(client.batch_execute("base_backup (what 1)").unwrap_err()), "42601");
     assert_eq!(code(client.batch_execute("base_backup (compression 'rar')").unwrap_err()), "22023");
-    assert_eq!(code(client.batch_execute("base_backup (earlier '1/2/3')").unwrap_err()), "55000");
+    assert_eq!(code(client.batch_execute("base_backup (earlier '1/2/3/4/5/6')").unwrap_err()), "55000");
+    assert_eq!(code(client.batch_execute("base_backup (earlier '1/2/3')").unwrap_err()), "22023");
     drop(client);
     assert_eq!(server.stop("-TERM").0, Some(0));
 }
