@@ -33,10 +33,11 @@ pub(super) struct Measured {
 
 impl Session {
     /// Begins to measure a statement, if statements are measured. EXECUTE is not measured, because the
-    /// statement that it runs is.
+    /// statement that it runs is. A statement that runs within a measured one is not measured, such as the
+    /// INSERT of CREATE TABLE AS.
     #[inline]
     pub(super) fn measure(&self, prepared: &Prepared) -> Option<Measured> {
-        let is_on = self.shared.statements().is_on();
+        let is_on = self.shared.statements().is_on() && !self.is_measured;
         let counts = || !matches!(prepared.body, Body::Empty | Body::Utility(Utility::Execute(..)));
         (is_on && counts()).then(|| Measured {
             began: Instant::now(),
