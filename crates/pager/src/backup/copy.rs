@@ -11,8 +11,8 @@
 //! 2. The list of tablespaces is that of the end LSN: tablespaces are not made or dropped while the end is
 //!    determined.
 //! 3. An incremental backup is made only if the state of the earlier backup is in the past of this database.
-//! 4. A page that is damaged ends the backup with an error that names the page. A page that was freed
-//!    meanwhile is left out.
+//! 4. A page that is damaged, or that was lost and reads as zeros, ends the backup with an error that names
+//!    the page. A page that was freed meanwhile is left out.
 //!
 //! A page that is allocated after its extent was copied needs no copy, because the log has it from its first
 //! byte on: a page is formatted in the mini-transaction that allocates it.
@@ -45,6 +45,8 @@ use crate::running::shared::Shared;
 const LOG_STEP_BYTES: u64 = 1 << 20;
 /// The most bytes of log in a frame, except for one block.
 const LOG_FRAME_BYTES: usize = 1 << 20;
+/// A page of zeros is read this often. Between two reads, a page can be freed and allocated once more.
+const ZERO_READS: u32 = 4;
 
 /// How a backup is made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -196,21 +198,39 @@ impl<'p> Backup<'p> {
         Ok(())
     }
 
-    /// Returns an allocated page. Returns `None` if it has no content, or was freed meanwhile.
+    /// Returns an allocated page. Returns `None` if it was freed meanwhile, or is not formatted yet.
+    ///
+    /// A page of zeros has no content. It is not formatted yet if its allocation is not logged. If it is
+    /// logged, the page was formatted in the same mini-transaction. Then the zeros are a lost write, unless
+    /// the page was formatted or freed since it was read. So it is read again.
     fn page(&self, id: PageId) -> Result<Option<PageS<'p>>> {
-        let error = match self.shared.pool.fix(id, Access::Sequential) {
-            Ok(page) => return Ok(Some(page)),
-            Err(error) => error,
-        };
-        // A page of zeros was never written.
-        if matches!(error, PagerError::DamagedPage { damage: PageDamage::Zero, .. }) {
-            return Ok(None);
+        let mut reads_left = ZERO_READS;
+        loop {
+            let mut error = match self.shared.pool.fix(id, Access::Sequential) {
+                Ok(page) => return Ok(Some(page)),
+                Err(error) => error,
+            };
+            let is_zero = matches!(error, PagerError::DamagedPage { damage: PageDamage::Zero, .. });
+            // Only the data space has a root page. In the other spaces, its number is allocated and not used.
+            if is_zero && id.no() == PageId::ROOT.no() && id.space() != SpaceId::DATA {
+                return Ok(None);
+            }
+            if is_zero {
+                match self.shared.spaces.is_allocation_logged(&self.shared.pool, id) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(None),
+                    Err(of_descriptor) => error = of_descriptor,
+                }
+            }
+            if !self.shared.spaces.is_allocated(id) {
+                reached("backup: a page was freed meanwhile");
+                return Ok(None);
+            }
+            reads_left -= 1;
+            if !is_zero || reads_left == 0 {
+                return Err(error);
+            }
         }
-        if self.shared.spaces.is_allocated(id) {
-            return Err(error);
-        }
-        reached("backup: a page was freed meanwhile");
-        Ok(None)
     }
 
     /// Returns whether the earlier backup has this version of the page. Descriptor pages are always copied,
@@ -251,6 +271,8 @@ impl<'p> Backup<'p> {
         let until = shared.log.durable_block();
         drop(list);
         self.log(until, 0, out)?;
+        // The files may have grown since the end LSN. They are not shorter, because the pin delays the cuts of
+        // extents that were in use (`Spaces::pass_cuts`).
         let end = BackupEnd {
             end: self.log_end,
             next: self.pin.at(),

@@ -39,6 +39,11 @@ impl BackupSummary {
         let BackupStart { backup, database, start, newest, .. } = self.start;
         BackupBase { backup, database, start, state: LogState { newest, end: self.end.end } }
     }
+
+    /// Returns whether this backup is an incremental one, and `older` is the one that it needs next.
+    pub fn is_based_on(&self, older: &BackupSummary) -> bool {
+        self.start.base == Some(older.as_base()) && self.start.page_size == older.start.page_size
+    }
 }
 
 /// Receives the contents of a backup while it is verified.
