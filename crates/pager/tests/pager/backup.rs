@@ -349,7 +349,9 @@ fn a_file_is_not_cut_while_a_backup_may_need_its_end() {
     let directory = MemoryDirectory::new();
     let pager = open(&config(&directory, 64));
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
-    (0..2000).for_each(|number| drop(add(&pager, owner, number).unwrap()));
+    for number in 0..2000 {
+        add(&pager, owner, number).unwrap();
+    }
     let length = || directory.images().iter().find(|(name, _)| name == "data.varve").unwrap().1.len_bytes();
     let (before, mut out) = (length(), Vec::new());
     let mut backup = pager.backup(BackupOptions::default()).unwrap();
