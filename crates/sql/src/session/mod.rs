@@ -413,9 +413,7 @@ pub struct Session {
     /// The session's entry that other sessions see.
     seat: Seat,
     /// The statistics of the session's statements.
-    remembered: measured::Remembered,
-    /// Whether a statement is measured that runs now.
-    is_measured: bool,
+    measuring: measured::Measuring,
     /// The session's quota for temporary files.
     temporary: Arc<TemporaryQuota>,
     /// The measurements of the running statement, if EXPLAIN ANALYZE runs it.
@@ -547,8 +545,7 @@ impl Session {
             notices: Vec::new(),
             watchdog: None,
             seat,
-            remembered: measured::Remembered::default(),
-            is_measured: false,
+            measuring: measured::Measuring::default(),
             temporary: Arc::default(),
             analysis: None,
         }
@@ -737,7 +734,7 @@ impl Session {
     /// Drops an old cancel request, and starts the clock of `statement_timeout`, when a statement begins.
     fn arm(&mut self) {
         // A panic may have ended a measured statement.
-        self.is_measured = false;
+        self.measuring.is_active = false;
         self.seat.forget_cancel();
         self.start_watchdog();
     }
