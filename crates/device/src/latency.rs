@@ -48,6 +48,10 @@ const MAX_NS: u64 = 60_000_000_000;
 pub struct LatencySummary {
     /// The number of operations.
     pub count: u64,
+    /// The number of operations, also of those before [`Latencies::clear`].
+    pub total_count: u64,
+    /// Sum of the latencies of all these operations.
+    pub total_ns: u64,
     /// Mean, rounded.
     pub latency_ns_mean: u64,
     /// Median.
@@ -58,11 +62,19 @@ pub struct LatencySummary {
     pub latency_ns_max: u64,
 }
 
+/// The latencies of one kind of operation. A histogram rounds, so it cannot give their sum.
+#[derive(Default)]
+struct Recorded {
+    histogram: Option<Histogram<u64>>,
+    total_count: u64,
+    total_ns: u64,
+}
+
 /// The histograms of one device.
 #[derive(Default)]
 pub struct Latencies {
     on: AtomicBool,
-    kinds: [Mutex<Option<Histogram<u64>>>; KINDS],
+    kinds: [Mutex<Recorded>; KINDS],
 }
 
 impl Latencies {
@@ -74,22 +86,31 @@ impl Latencies {
         if !self.on.load(Relaxed) {
             return;
         }
-        let mut slot = self.kinds[what as usize].lock();
-        let histogram = slot.get_or_insert_with(|| {
+        let mut recorded = self.kinds[what as usize].lock();
+        let took_ns = took.as_nanos().min(u128::from(MAX_NS)) as u64;
+        recorded.total_count += 1;
+        recorded.total_ns += took_ns;
+        let histogram = recorded.histogram.get_or_insert_with(|| {
             Histogram::new_with_bounds(1, MAX_NS, 3).expect("constant bounds are valid")
         });
-        histogram.saturating_record(took.as_nanos().min(u128::from(MAX_NS)) as u64);
+        histogram.saturating_record(took_ns);
     }
 
-    /// Returns the figures of one kind since the last [`Latencies::clear`].
+    /// Returns the figures of one kind since the last [`Latencies::clear`], and the totals.
     pub fn summary(&self, what: Timed) -> LatencySummary {
-        let slot = self.kinds[what as usize].lock();
-        slot.as_ref().map_or_else(LatencySummary::default, |histogram| LatencySummary {
+        let recorded = self.kinds[what as usize].lock();
+        let totals = LatencySummary {
+            total_count: recorded.total_count,
+            total_ns: recorded.total_ns,
+            ..LatencySummary::default()
+        };
+        recorded.histogram.as_ref().map_or(totals, |histogram| LatencySummary {
             count: histogram.len(),
             latency_ns_mean: histogram.mean() as u64,
             latency_ns_p50: histogram.value_at_quantile(0.5),
             latency_ns_p99: histogram.value_at_quantile(0.99),
             latency_ns_max: histogram.max(),
+            ..totals
         })
     }
 
@@ -98,10 +119,10 @@ impl Latencies {
         self.on.load(Relaxed)
     }
 
-    /// Removes all recorded latencies.
+    /// Empties the histograms. The totals stay.
     pub fn clear(&self) {
         for kind in &self.kinds {
-            *kind.lock() = None;
+            kind.lock().histogram = None;
         }
     }
 }

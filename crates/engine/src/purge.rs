@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::ids::{RollPointer, TxnId};
 use crate::paged::PagedStore;
 use crate::purge_queue::Finished;
+use crate::table_counters::Present;
 use crate::undo::page::{self, HeaderPage, UndoPage};
 use crate::undo::{Kind, Mark, Record, not_undo};
 
@@ -126,6 +127,16 @@ fn read_at(core: &Core, at: Mark, record: &mut Record) -> Result<UndoRead> {
     }
 }
 
+/// Returns the tables and indexes in the catalog.
+fn present(core: &Core) -> Present {
+    let mut present = Present::default();
+    for def in core.catalog.current().all_tables() {
+        present.tables.insert(def.id);
+        present.indexes.extend(def.indexes.iter().map(|index| index.id));
+    }
+    present
+}
+
 fn purge_record(core: &Core, at: Mark, record: &Record) -> Result<()> {
     let read = record.decode().ok_or_else(|| not_undo(at.page))?;
     core.purge.purged_count.fetch_add(1, Ordering::Relaxed);
@@ -134,6 +145,7 @@ fn purge_record(core: &Core, at: Mark, record: &Record) -> Result<()> {
         Kind::DropSegment => {
             reached("purge: dropped table or index");
             core.forget_tree(read.tree);
+            core.accesses.note_drop(|| present(core));
             Ok(core.pager.drop_segment(SpaceId::DATA, read.tree)?)
         }
         Kind::UpdatePlain if read.chain.is_none() => Ok(()),

@@ -6,11 +6,12 @@
 //!    different processors rarely write to the same cache lines.
 //! 2. A definition that replaces another one keeps the counters of its table.
 //! 3. The counters include accesses of transactions that were rolled back, as in PostgreSQL.
+//! 4. The counters of dropped tables and indexes are removed some time after the drop, many at once.
 //!
 //! This module does not know how rows are found.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -122,9 +123,36 @@ pub(crate) struct TableCounters {
 pub(crate) struct AllCounters {
     tables: RwLock<HashMap<TableId, Arc<AccessCounters>>>,
     indexes: RwLock<HashMap<IndexId, Arc<AccessCounters>>>,
+    /// Trees that were dropped since the counters of dropped tables were removed.
+    drops: AtomicUsize,
 }
 
+/// The tables and indexes in the catalog.
+#[derive(Default)]
+pub(crate) struct Present {
+    pub(crate) tables: HashSet<TableId>,
+    pub(crate) indexes: HashSet<IndexId>,
+}
+
+/// Unused counters are removed after this many drops, or after more of them if there are many tables.
+const DROPS: usize = 64;
+
 impl AllCounters {
+    /// Is called when a tree of a table or an index was dropped. After some calls, removes the counters of
+    /// tables and indexes that are not `present` in the catalog. Those of open tables stay, because a table of
+    /// an open transaction is not in the catalog yet.
+    pub(crate) fn note_drop(&self, present: impl FnOnce() -> Present) {
+        let known = self.tables.read().len() + self.indexes.read().len();
+        if self.drops.fetch_add(1, Relaxed) + 1 < DROPS.max(known / 4) {
+            return;
+        }
+        self.drops.store(0, Relaxed);
+        let Present { tables, indexes } = present();
+        let is_open = |counters: &Arc<AccessCounters>| Arc::strong_count(counters) > 1;
+        self.tables.write().retain(|id, counters| tables.contains(id) || is_open(counters));
+        self.indexes.write().retain(|id, counters| indexes.contains(id) || is_open(counters));
+    }
+
     /// Returns the counters of a table with these indexes.
     pub(crate) fn of(&self, table: TableId, indexes: impl Iterator<Item = IndexId>) -> TableCounters {
         let own = Arc::clone(self.tables.write().entry(table).or_default());
@@ -291,6 +319,22 @@ impl TableCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_of_dropped_tables_are_removed_and_those_of_open_ones_stay() {
+        let all = AllCounters::default();
+        let open = all.of(TableId(1), [IndexId(2)].into_iter());
+        for id in 3..40 {
+            drop(all.of(TableId(id), [IndexId(id + 100)].into_iter()));
+        }
+        let present = || Present { tables: [TableId(5)].into(), indexes: [IndexId(105)].into() };
+        (1..DROPS).for_each(|_| all.note_drop(present));
+        assert_eq!((all.tables.read().len(), all.indexes.read().len()), (38, 38), "only after some drops");
+        all.note_drop(present);
+        assert_eq!((all.tables.read().len(), all.indexes.read().len()), (2, 2));
+        open.deleted(1);
+        assert_eq!(all.table(TableId(1)).deleted, 1);
+    }
 
     #[test]
     fn the_next_definition_of_a_table_keeps_its_counters() {

@@ -40,6 +40,7 @@ mod seeds;
 mod smart;
 mod spill;
 mod sql;
+mod starts;
 mod stored;
 mod types;
 mod undo;
@@ -82,6 +83,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("sql_bind", sql_bind),
     ("sql_parse", sql_parse),
     ("sql_run", sql_run),
+    ("starts", starts),
     ("stored_page", stored_page),
     ("types", types),
     ("undo_page", undo_page),
@@ -115,6 +117,7 @@ pub use seeds::{Seed, seeds};
 pub use smart::{smart_program, smart_protocol};
 pub use spill::spill_file;
 pub use sql::{sql_bind, sql_parse, sql_run};
+pub use starts::starts;
 pub use stored::stored_page;
 pub use types::types;
 pub use undo::{undo_page, undo_record};

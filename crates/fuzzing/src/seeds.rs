@@ -236,6 +236,16 @@ impl Seeds {
         }
     }
 
+    fn starts(&mut self) {
+        for choice in 0..4 {
+            self.add("starts", &[&[0; 4], &[choice, 0, 0]]);
+        }
+        // A file that is too short, another number of starts, and another id of the newest start.
+        self.add("starts", &[&[0; 4], &[1, 1, 0]]);
+        self.add("starts", &[&[1, 12, 0, 1, 2], &[0; 3], &[1, 0, 0]]);
+        self.add("starts", &[&[1, 24, 0, 1, 9], &[0; 3], &[3, 0, 0]]);
+    }
+
     fn small(&mut self) {
         let steps: Vec<u8> = (0..60_u8).flat_map(|step| [step % 9, 3, 1, step % 7, step / 3, step]).collect();
         self.add("backup", &[&crate::backup::first_input()]);
@@ -265,6 +275,7 @@ impl Seeds {
             self.add("control", &[&[0; 4], &[0, 48, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &region]);
         }
         self.add("control", &[&[2, 208, 15, 10, 9, 0, 0, 0, 0, 0, 0, 0, 3, 5, 8, 0, 1, 2, 0, 0, 0]]);
+        self.starts();
         // A page that is written, one that is moved, and pages that are discarded.
         let said = [0, 16, 0, 2, 0, 7, 0, 9, 0, 100, 0, 4, 1, 1, 0, 0, 0, 120, 0, 4];
         self.add("packed_map", &[&[0; 12], &said, &[1, 32, 0, 1, 0, 3, 0]]);

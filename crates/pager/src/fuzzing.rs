@@ -11,13 +11,14 @@ use std::sync::Arc;
 use varve_device::Directory;
 
 use crate::backup::frame::{FrameReader, FrameWriter};
-use crate::base::error::Result;
+use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageRange, SpaceId};
 use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page::PageDamage;
 use crate::base::space_format::{Entry, Geometry};
 use crate::config::PagerConfig;
+use crate::control::{Control, StartHistory};
 use crate::home::compression::stored_page;
 use crate::home::files::{SpaceFile, SpaceFiles};
 use crate::home::{packed, protection};
@@ -27,6 +28,9 @@ use crate::space::map::Map;
 use crate::{Access, Compression};
 
 pub use crate::nvm::fuzzing::{Slots, region_header, slot_header};
+
+/// Bytes of a slot of the file with the history of starts.
+pub const START_SLOT_BYTES: usize = crate::control::starts::SLOT_BYTES;
 
 /// Applies one redo operation to a page.
 pub fn redo(
@@ -188,6 +192,21 @@ impl Allocation {
             assert!(self.geometry.entry(&page, 1).is_ok_and(|back| back == *entry), "{entry:?}");
         }
     }
+}
+
+/// Decodes a slot of the file with the history of starts, and encodes it again. `None` means that the slot is
+/// refused.
+pub fn start_history(slot: &[u8], database: u64) -> Option<StartHistory> {
+    let history = StartHistory::decode(slot, database)?;
+    assert!(history.encode(database)[..] == *slot, "{history:?}");
+    Some(history)
+}
+
+/// Begins a start of the database in `directory`. Returns its history, and whether there is a warning.
+pub fn begin_start(directory: &dyn Directory, after: Lsn) -> Result<(StartHistory, bool)> {
+    let control = Control::open(directory)?.ok_or(PagerError::Corrupt { what: "no control file".into() })?;
+    control.begin_start(directory, after, |_| ())?;
+    Ok((control.starts(), control.starts_warning().is_some()))
 }
 
 /// Returns the bytes of a backup with frames of these kinds and contents. The checksums are right.

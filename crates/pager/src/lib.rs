@@ -65,6 +65,7 @@ pub use base::setting::{Form, Setting, Unit};
 pub use base::start_progress::StartProgress;
 pub use base::times::{Spent, Times, Timing};
 pub use config::{CheckpointConfig, CheckpointKind, LOG_FRACTION_MAX, Locations, Pacing, PagerConfig};
+pub use control::{LogStart, LogState, NotIncluded, StartHistory};
 pub use flash::{
     CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, FlashSettings,
 };

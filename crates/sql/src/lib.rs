@@ -71,7 +71,7 @@ pub use session::{
     TemporaryLimit, without_literals,
 };
 pub use sink::{Column, CommandTag, CopyShape, Nowhere, Origin, Progress, Severity, Sink};
-pub use statement_stats::{ENTRIES as STATEMENT_ENTRIES, StatementStats, StatementTotals};
+pub use statement_stats::{ENTRIES as STATEMENT_ENTRIES, StatementStats, StatementSums, StatementTotals};
 pub use system::show::type_name;
 pub use system_settings::{SystemSetting, SystemSettings};
 pub use time::{Reading, TimeForms, Zone};

@@ -4,6 +4,7 @@
 //! 1. The number of entries is limited. If there are too many, those that were used least are removed.
 //! 2. While the statistics are off, a statement costs one relaxed load.
 //! 3. Only statements without an error are counted.
+//! 4. The sums of all statements never fall, also if entries are removed.
 //!
 //! This module does not know how statements run, or how literals are removed from a text.
 
@@ -125,6 +126,12 @@ impl StatementEntry {
         self.totals.lock().add(run);
         !self.is_removed.load(Ordering::Relaxed)
     }
+
+    /// Marks the entry as removed, and adds its totals to `sums`.
+    fn remove(&self, sums: &mut StatementSums) {
+        self.is_removed.store(true, Ordering::Relaxed);
+        sums.add(&self.totals.lock());
+    }
 }
 
 /// When the statistics began, and how often entries were removed.
@@ -136,12 +143,33 @@ pub struct StatementsInfo {
     pub reset_us: Option<i64>,
 }
 
+/// The sums of all statements that were counted since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StatementSums {
+    /// The number of runs.
+    pub calls: u64,
+    /// The sum of times, in milliseconds.
+    pub total_ms: f64,
+    /// The rows that were returned or changed.
+    pub rows: u64,
+}
+
+impl StatementSums {
+    fn add(&mut self, totals: &StatementTotals) {
+        self.calls += totals.calls;
+        self.total_ms += totals.total_ms;
+        self.rows += totals.rows;
+    }
+}
+
 /// The statistics of all statements.
 #[derive(Debug, Default)]
 pub struct StatementStats {
     entries_max: AtomicUsize,
     entries: RwLock<FxHashMap<StatementKey, Arc<StatementEntry>>>,
     info: Mutex<StatementsInfo>,
+    /// The sums of the entries that were removed. It changes under the write lock of `entries`.
+    removed: Mutex<StatementSums>,
     /// Makes the pager count pages, while the statistics are on.
     counting: Mutex<Option<PageCounting>>,
 }
@@ -172,7 +200,7 @@ impl StatementStats {
         let mut entries = self.entries.write();
         let entries_max = self.entries_max.load(Ordering::Relaxed).max(1);
         if entries.len() >= entries_max && !entries.contains_key(&key) {
-            remove_least(&mut entries, entries_max);
+            remove_least(&mut entries, entries_max, &mut self.removed.lock());
             self.info.lock().removals += 1;
         }
         let new = || {
@@ -192,6 +220,14 @@ impl StatementStats {
         self.entries.read().values().cloned().collect()
     }
 
+    /// Returns the sums of all statements that were counted, also of those whose entries were removed.
+    pub fn sums(&self) -> StatementSums {
+        let entries = self.entries.read();
+        let mut sums = *self.removed.lock();
+        entries.values().for_each(|entry| sums.add(&entry.totals.lock()));
+        sums
+    }
+
     /// Returns when the statistics began, and how often entries were removed.
     pub fn info(&self) -> StatementsInfo {
         *self.info.lock()
@@ -199,10 +235,12 @@ impl StatementStats {
 
     /// Removes the entries for which `is_meant` is true. `now_us` is given if these are all entries.
     pub fn reset(&self, is_meant: impl Fn(&StatementKey) -> bool, now_us: Option<i64>) {
-        self.entries.write().retain(|key, entry| {
+        let mut entries = self.entries.write();
+        let mut removed = self.removed.lock();
+        entries.retain(|key, entry| {
             let stays = !is_meant(key);
             if !stays {
-                entry.is_removed.store(true, Ordering::Relaxed);
+                entry.remove(&mut removed);
             }
             stays
         });
@@ -213,14 +251,18 @@ impl StatementStats {
 }
 
 /// Removes the entries that were used least, so that there are fewer than the limit.
-fn remove_least(entries: &mut FxHashMap<StatementKey, Arc<StatementEntry>>, entries_max: usize) {
+fn remove_least(
+    entries: &mut FxHashMap<StatementKey, Arc<StatementEntry>>,
+    entries_max: usize,
+    sums: &mut StatementSums,
+) {
     let mut used: Vec<(u64, StatementKey)> =
         entries.iter().map(|(key, entry)| (entry.totals.lock().calls, *key)).collect();
     used.sort_unstable_by_key(|(calls, _)| *calls);
     let removed = (entries.len() + 1).saturating_sub(entries_max).max(entries_max / REMOVED_PART);
     for (_, key) in used.into_iter().take(removed) {
         if let Some(entry) = entries.remove(&key) {
-            entry.is_removed.store(true, Ordering::Relaxed);
+            entry.remove(sums);
         }
     }
 }
@@ -260,12 +302,16 @@ mod tests {
             let _ = entry(n).add(&run(1, 1));
         }
         let least = entry(0);
+        let before = stats.sums();
+        assert_eq!((before.calls, before.rows), (210, 210));
         entry(100);
+        assert_eq!(stats.sums(), before, "the sums have the removed entries");
         assert_eq!((stats.entries().len(), stats.info().removals), (20, 1));
         assert!(!least.add(&run(1, 1)), "it was removed");
         assert_eq!(entry(19).totals().calls, 20);
         stats.reset(|_| true, Some(7));
         assert!(stats.entries().is_empty() && stats.info().reset_us == Some(7));
+        assert_eq!(stats.sums().calls, before.calls);
         stats.set_max(0);
         assert!(!stats.is_on());
     }

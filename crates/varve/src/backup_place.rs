@@ -1,21 +1,27 @@
 //! A directory with one backup: the file `backup.varve`, and `manifest.toml`, which says what the backup is.
+//! The last line of the manifest is a comment with the CRC-32C of all bytes before it.
 //!
 //! Invariants
 //! 1. The manifest is written last, and durably. So a directory without a manifest has no complete backup.
 //! 2. A backup is only written into a directory that is missing, or empty, or has only the unfinished file of
 //!    a backup that was interrupted. The directory is locked meanwhile.
-//! 3. Only the user of the process may read the files, because a backup has all data and the secrets of all
+//! 3. A backup that fails leaves none of its files. Only a process that is killed leaves an unfinished file.
+//! 4. A manifest is used only if its checksum is right.
+//! 5. Only the user of the process may read the files, because a backup has all data and the secrets of all
 //!    roles.
 //!
 //! This module does not know the format of `backup.varve` (`varve_pager`).
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use varve_device::DirLock;
-use varve_pager::{BackupBase, BackupSource, BackupSummary, BackupVerifier, Lsn, PagerError, verify_backup};
+use varve_pager::{
+    BackupBase, BackupSource, BackupSummary, BackupVerifier, LogStart, LogState, Lsn, PagerError,
+    verify_backup,
+};
 
 const DATA_FILE: &str = "backup.varve";
 const DATA_NEW: &str = "backup.varve.new";
@@ -23,7 +29,7 @@ const MANIFEST_FILE: &str = "manifest.toml";
 const MANIFEST_NEW: &str = "manifest.toml.new";
 const LOCK_FILE: &str = "varve.lock";
 /// The version of the manifest.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 const FILE_MODE: u32 = 0o600;
 
 /// Why a backup cannot be written or read.
@@ -54,7 +60,7 @@ pub enum BackupError {
         why: String,
     },
     /// A file could not be read or written.
-    #[error("{}: {error}", .path.display())]
+    #[error("{}: {error}{}", .path.display(), advice(.error))]
     File {
         /// The file.
         path: PathBuf,
@@ -71,6 +77,19 @@ pub enum BackupError {
 
 type Result<T> = std::result::Result<T, BackupError>;
 
+/// Returns what the user can do about an error of the system, for the end of a message.
+fn advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            ". Free some space there, or choose another place, and run the command again"
+        }
+        ErrorKind::NotFound => ". Check the path, and whether the device is mounted",
+        ErrorKind::PermissionDenied => ". Run the command as a user that may read and write there",
+        ErrorKind::ReadOnlyFilesystem => ". Choose a place that can be written",
+        _ => "",
+    }
+}
+
 fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> BackupError + '_ {
     move |error| BackupError::File { path: path.to_owned(), error }
 }
@@ -86,8 +105,32 @@ fn sync_directory(path: &Path) -> Result<()> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(file_error(path))
 }
 
+/// The files of a backup that is not complete. They are removed when this is dropped.
+struct Unfinished {
+    path: PathBuf,
+    /// Whether the directory was made for this backup.
+    is_made: bool,
+    is_complete: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if self.is_complete {
+            return;
+        }
+        for name in [DATA_NEW, DATA_FILE, MANIFEST_NEW, MANIFEST_FILE] {
+            let _was_not_made = std::fs::remove_file(self.path.join(name));
+        }
+        if self.is_made {
+            let _may_stay = std::fs::remove_file(self.path.join(LOCK_FILE));
+            let _has_other_files = std::fs::remove_dir(&self.path);
+        }
+    }
+}
+
 /// A backup that is being written into a directory.
 pub struct BackupWriter {
+    unfinished: Unfinished,
     path: PathBuf,
     file: File,
     verifier: BackupVerifier,
@@ -101,6 +144,7 @@ impl BackupWriter {
     /// Begins a backup in a directory. The directory is made if it is missing. `base` is the directory of the
     /// earlier backup, if this one is incremental.
     pub fn create(path: &Path, base: Option<&Path>) -> Result<BackupWriter> {
+        let is_made = !path.exists();
         varve_device::create_directory(path).map_err(file_error(path))?;
         let names = std::fs::read_dir(path).map_err(file_error(path))?;
         for name in names {
@@ -110,10 +154,11 @@ impl BackupWriter {
             }
         }
         let lock = DirLock::take(path)?;
+        let unfinished = Unfinished { path: path.to_owned(), is_made, is_complete: false };
         let base = base.map(|base| base.canonicalize().map_err(file_error(base))).transpose()?;
         let file = create(&path.join(DATA_NEW))?;
-        let verifier = BackupVerifier::default();
-        Ok(BackupWriter { path: path.to_owned(), file, verifier, bytes: 0, checksum: 0, base, _lock: lock })
+        let (verifier, path) = (BackupVerifier::default(), path.to_owned());
+        Ok(BackupWriter { unfinished, path, file, verifier, bytes: 0, checksum: 0, base, _lock: lock })
     }
 
     /// Verifies the next bytes of the backup, and writes them.
@@ -137,7 +182,7 @@ impl BackupWriter {
     }
 
     /// Ends the backup. It is complete, and durable, when this returns.
-    pub fn finish(self) -> Result<BackupSummary> {
+    pub fn finish(mut self) -> Result<BackupSummary> {
         let (new, data) = (self.path.join(DATA_NEW), self.path.join(DATA_FILE));
         let summary = self.verifier.finish()?;
         self.file.sync_all().map_err(file_error(&new))?;
@@ -155,8 +200,31 @@ impl BackupWriter {
         written.map_err(file_error(&new))?;
         std::fs::rename(&new, self.path.join(MANIFEST_FILE)).map_err(file_error(&new))?;
         sync_directory(&self.path)?;
+        self.unfinished.is_complete = true;
         Ok(summary)
     }
+}
+
+/// The words before the checksum of a manifest.
+const CHECKSUM_WORDS: &str = "# CRC-32C of the text above: ";
+
+/// Returns the text with its checksum as the last line.
+fn sealed(text: String) -> String {
+    let checksum = crc32c::crc32c(text.as_bytes());
+    format!("{text}{CHECKSUM_WORDS}{checksum:08x}\n")
+}
+
+/// Returns whether the last line of a manifest has the checksum of the text before it.
+fn is_sealed(text: &str) -> bool {
+    text.rfind(CHECKSUM_WORDS).is_some_and(|at| sealed(text[..at].to_owned()) == text)
+}
+
+/// A tablespace in the manifest.
+pub struct ListedTablespace {
+    /// Its name.
+    pub name: String,
+    /// The location that it had in the database.
+    pub location: String,
 }
 
 /// What is in the manifest when it is written.
@@ -179,6 +247,8 @@ impl Manifest {
         put("database", hex(start.database));
         put("start_lsn", start.start.to_string().into());
         put("end_lsn", end.end.to_string().into());
+        put("newest_start", hex(start.newest.id));
+        put("newest_start_lsn", start.newest.after.to_string().into());
         put("pages", number(end.pages));
         put("unchanged_pages", number(end.same));
         put("page_size", number(start.page_size.into()));
@@ -204,7 +274,7 @@ impl Manifest {
         if !tablespaces.is_empty() {
             put("tablespaces", tablespaces.into());
         }
-        table.to_string()
+        sealed(table.to_string())
     }
 }
 
@@ -233,8 +303,10 @@ impl StoredBackup {
             why: format!("its manifest cannot be read: {}", error.message()),
         })?;
         let stored = StoredBackup { path: path.to_owned(), manifest };
+        let is_whole = is_sealed(&text);
         match stored.manifest.get("format").and_then(toml::Value::as_integer) {
-            Some(FORMAT) => Ok(stored),
+            Some(FORMAT) if is_whole => Ok(stored),
+            Some(FORMAT) => Err(stored.damaged(format!("{MANIFEST_FILE} was changed: its checksum is wrong"))),
             Some(other) => Err(stored.damaged(format!(
                 "its manifest has format {other}, and this program knows format {FORMAT}: use the program that made it"
             ))),
@@ -269,7 +341,28 @@ impl StoredBackup {
     /// Returns what a later incremental backup must know about this one.
     pub fn as_base(&self) -> Result<BackupBase> {
         let (backup, database) = (self.hex("id")?, self.hex("database")?);
-        Ok(BackupBase { backup, database, start: self.lsn("start_lsn")? })
+        let newest = LogStart { id: self.hex("newest_start")?, after: self.lsn("newest_start_lsn")? };
+        let state = LogState { newest, end: self.lsn("end_lsn")? };
+        Ok(BackupBase { backup, database, start: self.lsn("start_lsn")?, state })
+    }
+
+    /// Returns the directory of the backup.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the tablespaces that the backup has.
+    pub fn tablespaces(&self) -> Result<Vec<ListedTablespace>> {
+        let listed = self.manifest.get("tablespaces").and_then(toml::Value::as_array);
+        let of =
+            |entry: &toml::Value, key: &str| entry.get(key).and_then(toml::Value::as_str).map(str::to_owned);
+        let each = listed.into_iter().flatten().map(|entry| {
+            Some(ListedTablespace { name: of(entry, "name")?, location: of(entry, "location")? })
+        });
+        let all = each.collect::<Option<Vec<_>>>();
+        all.ok_or_else(|| {
+            self.damaged("its manifest has an entry of a tablespace without name or location".into())
+        })
     }
 
     /// Returns the id of the backup.
@@ -311,13 +404,7 @@ impl StoredBackup {
         let bytes = self.manifest.get("bytes").and_then(toml::Value::as_integer);
         let is_listed = bytes.and_then(|bytes| u64::try_from(bytes).ok()) == Some(file.bytes)
             && self.hex("crc32c")? == u64::from(file.checksum)
-            && self.as_base()?
-                == BackupBase {
-                    backup: summary.start.backup,
-                    database: summary.start.database,
-                    start: summary.start.start,
-                }
-            && self.lsn("end_lsn")? == summary.end.end;
+            && self.as_base()? == summary.as_base();
         if is_listed {
             return Ok(summary);
         }

@@ -2,23 +2,28 @@
 //!
 //! | kind | contents |
 //! |---|---|
-//! | 1 start | magic "VARVEBAK" (8), version (4), page size (4), database (8), id of the backup (8), start LSN (8), bytes of a log segment (8), id of the earlier backup or 0 (8), its start LSN or 0 (8), pages in use (8), time in microseconds since 1970 (8), 1 if data and rollback space are packed (1), program version: length (1) and text |
+//! | 1 start | magic "VARVEBAK" (8), version (4), page size (4), database (8), id of the backup (8), start LSN (8), bytes of a log segment (8), newest start of the database (16), id of the earlier backup or 0 (8), its start LSN (8), its newest start of the database (16), its end LSN (8), pages in use (8), time in microseconds since 1970 (8), 1 if data and rollback space are packed (1), program version: length (1) and text |
 //! | 2 pages | space (2), zero (2), number of pages (4), page numbers (4 each), the sealed pages |
 //! | 3 same | space (2), zero (2), number of ranges (4), ranges: first page (4), number of pages (4) |
 //! | 4 log | whole blocks of the log, one after the other |
 //! | 5 end | end LSN (8), next log block (8), number of copied pages (8), of unchanged pages (8), number of the next tablespace (4), number of spaces (4), spaces: number (2), length in pages (4); number of tablespaces (4), tablespaces: space (2), protection (1), compression (2), name, location, note (each 4 bytes of length and the bytes) |
+//!
+//! A start of the database is its id (8) and the LSN after which it began (8), as in `control/starts.rs`. Without
+//! an earlier backup, all fields about it are 0.
 //!
 //! A backup that names an earlier one is *incremental*. Its unchanged pages are those whose page LSN is not
 //! above the start LSN of the earlier backup. They are in that backup, or in a backup before it.
 //!
 //! This module does not know how frames are stored.
 
+use std::fmt;
+
 use crate::base::compression::{Algorithm, Compression};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
-use crate::base::lsn::Lsn;
-use crate::control::InForce;
+use crate::base::lsn::{LSN_MAX, Lsn};
 use crate::control::tablespaces::{Listed, TablespaceState};
+use crate::control::{InForce, LogStart, LogState};
 
 pub(crate) const KIND_START: u8 = 1;
 pub(crate) const KIND_PAGES: u8 = 2;
@@ -28,7 +33,7 @@ pub(crate) const KIND_END: u8 = 5;
 
 const MAGIC: &[u8; 8] = b"VARVEBAK";
 /// The version of the format of backups.
-pub const BACKUP_VERSION: u32 = 1;
+pub const BACKUP_VERSION: u32 = 2;
 const SEGMENT_BYTES_MAX: u64 = 1 << 44;
 
 /// The earlier backup on which an incremental backup is based.
@@ -40,6 +45,30 @@ pub struct BackupBase {
     pub database: u64,
     /// Its start LSN.
     pub start: Lsn,
+    /// The state that a restore of it gives.
+    pub state: LogState,
+}
+
+impl fmt::Display for BackupBase {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LogState { newest, end } = self.state;
+        let numbers =
+            [self.backup, self.database, self.start.get(), newest.id, newest.after.get(), end.get()];
+        write!(to, "{}", numbers.map(|number| format!("{number:x}")).join("/"))
+    }
+}
+
+impl BackupBase {
+    /// Reads the text that `Display` writes: six hexadecimal numbers with slashes between them. They are the
+    /// id of the backup, its database, its start LSN, id and LSN of its newest start, and its end LSN.
+    pub fn parse(text: &str) -> Option<BackupBase> {
+        let numbers = text.split('/').map(|part| u64::from_str_radix(part, 16).ok());
+        let numbers: [u64; 6] = numbers.collect::<Option<Vec<_>>>()?.try_into().ok()?;
+        let [backup, database, start, id, after, end] = numbers;
+        let lsn = |number: u64| (number <= LSN_MAX).then(|| Lsn::new(number));
+        let state = LogState { newest: LogStart { id, after: lsn(after)? }, end: lsn(end)? };
+        (backup != 0).then_some(BackupBase { backup, database, start: lsn(start)?, state })
+    }
 }
 
 /// What a backup says at its start.
@@ -55,6 +84,8 @@ pub struct BackupStart {
     pub start: Lsn,
     /// Bytes of a segment of the log.
     pub log_segment_bytes: u64,
+    /// The newest start of the database. It is the same until the end of the backup.
+    pub newest: LogStart,
     /// The earlier backup, of an incremental backup.
     pub base: Option<BackupBase>,
     /// Pages in use at the start, for reports of progress.
@@ -131,7 +162,11 @@ impl<'b> Taker<'b> {
     }
 
     fn lsn(&mut self) -> Option<Lsn> {
-        self.u64().filter(|lsn| *lsn <= crate::base::lsn::LSN_MAX).map(Lsn::new)
+        self.u64().filter(|lsn| *lsn <= LSN_MAX).map(Lsn::new)
+    }
+
+    fn log_start(&mut self) -> Option<LogStart> {
+        Some(LogStart { id: self.u64()?, after: self.lsn()? })
     }
 
     fn space(&mut self) -> Option<SpaceId> {
@@ -159,10 +194,13 @@ impl BackupStart {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&BACKUP_VERSION.to_le_bytes());
         out.extend_from_slice(&self.page_size.to_le_bytes());
-        let (base, since) = self.base.map_or((0, 0), |base| (base.backup, base.start.get()));
-        let numbers = [self.database, self.backup, self.start.get(), self.log_segment_bytes, base, since];
-        let numbers = numbers.into_iter().chain([self.pages, self.time_us]);
-        out.extend(numbers.flat_map(u64::to_le_bytes));
+        let numbers = [self.database, self.backup, self.start.get(), self.log_segment_bytes];
+        let of_start = |start: LogStart| [start.id, start.after.get()];
+        let of_base = self.base.map_or([0; 5], |BackupBase { backup, start, state, .. }| {
+            [backup, start.get(), state.newest.id, state.newest.after.get(), state.end.get()]
+        });
+        let numbers = numbers.into_iter().chain(of_start(self.newest)).chain(of_base);
+        out.extend(numbers.chain([self.pages, self.time_us]).flat_map(u64::to_le_bytes));
         let program = &self.program.as_bytes()[..self.program.len().min(255)];
         out.extend_from_slice(&[u8::from(self.is_packed), program.len() as u8]);
         out.extend_from_slice(program);
@@ -193,17 +231,21 @@ impl BackupStart {
         let is_length =
             |bytes: &u64| bytes.is_multiple_of(4096) && (8192..=SEGMENT_BYTES_MAX).contains(bytes);
         let log_segment_bytes = rest.u64().filter(is_length)?;
-        let (base, since) = (rest.u64()?, rest.lsn()?);
+        let newest = rest.log_start()?;
+        let (backup_before, since) = (rest.u64()?, rest.lsn()?);
+        let state = LogState { newest: rest.log_start()?, end: rest.lsn()? };
         let (pages, time_us, is_packed) = (rest.u64()?, rest.u64()?, rest.flag()?);
         let length = rest.u8()?;
         let program = String::from_utf8(rest.bytes(usize::from(length))?.to_vec()).ok()?;
-        let base = (base != 0).then_some(BackupBase { backup: base, database, start: since });
+        let base = BackupBase { backup: backup_before, database, start: since, state };
+        let base = (backup_before != 0).then_some(base);
         let found = BackupStart {
             page_size,
             database,
             backup,
             start,
             log_segment_bytes,
+            newest,
             base,
             pages,
             time_us,
@@ -333,13 +375,16 @@ mod tests {
 
     #[test]
     fn start_and_end_come_back_and_cuts_are_seen() {
-        let base = BackupBase { backup: 9, database: 5, start: Lsn::new(8192) };
+        let newest = LogStart { id: 21, after: Lsn::new(4096) };
+        let state = LogState { newest: LogStart { id: 20, after: Lsn::ZERO }, end: Lsn::new(8999) };
+        let base = BackupBase { backup: 9, database: 5, start: Lsn::new(8192), state };
         let start = BackupStart {
             page_size: 8192,
             database: 5,
             backup: 7,
             start: Lsn::new(12288),
             log_segment_bytes: 1 << 20,
+            newest,
             base: Some(base),
             pages: 11,
             time_us: 12,
@@ -348,6 +393,14 @@ mod tests {
         };
         let bytes = start.encode();
         assert_eq!(BackupStart::decode(&bytes).unwrap(), start);
+        let full = BackupStart { base: None, ..start };
+        assert_eq!(BackupStart::decode(&full.encode()).unwrap(), full);
+        assert_eq!(base.to_string(), "9/5/2000/14/0/2327");
+        assert_eq!(BackupBase::parse("9/5/2000/14/0/2327"), Some(base));
+        for wrong in ["", "9/5/2000", "0/5/2000/14/0/2327", "9/5/2000/14/0/2327/1", "9/5/x/14/0/2327"] {
+            assert_eq!(BackupBase::parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(BackupBase::parse("9/5/2000/14/0/ffffffffffffffff"), None, "an impossible LSN");
         let listed = Listed {
             id: SpaceId(17),
             state: TablespaceState::InUse,

@@ -10,8 +10,9 @@
 //!    is made between the pages, so a backup keeps little log.
 //! 2. The list of tablespaces is that of the end LSN: tablespaces are not made or dropped while the end is
 //!    determined.
-//! 3. A page that is damaged ends the backup with an error that names the page. A page that was freed
-//!    meanwhile is left out.
+//! 3. An incremental backup is made only if the state of the earlier backup is in the past of this database.
+//! 4. A page that is damaged, or that was lost and reads as zeros, ends the backup with an error that names
+//!    the page. A page that was freed meanwhile is left out.
 //!
 //! A page that is allocated after its extent was copied needs no copy, because the log has it from its first
 //! byte on: a page is formatted in the mini-transaction that allocates it.
@@ -35,7 +36,7 @@ use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::page::{self, PageDamage, kind};
 use crate::base::space_format::{ExtentNo, Geometry};
-use crate::control::random_id;
+use crate::control::{StartHistory, random_id};
 use crate::log::pin::LogPin;
 use crate::pool::PageS;
 use crate::running::shared::Shared;
@@ -44,6 +45,8 @@ use crate::running::shared::Shared;
 const LOG_STEP_BYTES: u64 = 1 << 20;
 /// The most bytes of log in a frame, except for one block.
 const LOG_FRAME_BYTES: usize = 1 << 20;
+/// A page of zeros is read this often. Between two reads, a page can be freed and allocated once more.
+const ZERO_READS: u32 = 4;
 
 /// How a backup is made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,14 +95,11 @@ impl<'p> Backup<'p> {
         shared.log.check()?;
         let pin = LogPin::new(&shared.log);
         let (at, database) = (pin.at(), shared.started.database);
-        if let Some(base) = options.base.filter(|base| base.database != database || base.start > at) {
-            let what = format!(
-                "the earlier backup is of another database, or of another timeline of this one (its database is {:016x}, this \
-                 one is {database:016x}): make a full backup",
-                base.database
-            );
-            return Err(PagerError::Backup { what });
-        }
+        let starts = shared.control.starts();
+        options.base.map_or(Ok(()), |base| refuse_unfit(&base, database, &starts, at))?;
+        let newest = starts.newest().ok_or_else(|| PagerError::Backup {
+            what: "this database has no history of starts: start it again, and then take the backup".into(),
+        })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ids = shared.spaces.durable_ids();
         let start = BackupStart {
@@ -108,6 +108,7 @@ impl<'p> Backup<'p> {
             backup: random_id(),
             start: at,
             log_segment_bytes: shared.log.geometry().segment_bytes(),
+            newest,
             base: options.base,
             pages: ids.iter().map(|id| shared.spaces.used_pages(*id)).sum(),
             time_us: now.as_micros() as u64,
@@ -197,21 +198,39 @@ impl<'p> Backup<'p> {
         Ok(())
     }
 
-    /// Returns an allocated page. Returns `None` if it has no content, or was freed meanwhile.
+    /// Returns an allocated page. Returns `None` if it was freed meanwhile, or is not formatted yet.
+    ///
+    /// A page of zeros has no content. It is not formatted yet if its allocation is not logged. If it is
+    /// logged, the page was formatted in the same mini-transaction. Then the zeros are a lost write, unless
+    /// the page was formatted or freed since it was read. So it is read again.
     fn page(&self, id: PageId) -> Result<Option<PageS<'p>>> {
-        let error = match self.shared.pool.fix(id, Access::Sequential) {
-            Ok(page) => return Ok(Some(page)),
-            Err(error) => error,
-        };
-        // A page of zeros was never written.
-        if matches!(error, PagerError::DamagedPage { damage: PageDamage::Zero, .. }) {
-            return Ok(None);
+        let mut reads_left = ZERO_READS;
+        loop {
+            let mut error = match self.shared.pool.fix(id, Access::Sequential) {
+                Ok(page) => return Ok(Some(page)),
+                Err(error) => error,
+            };
+            let is_zero = matches!(error, PagerError::DamagedPage { damage: PageDamage::Zero, .. });
+            // Only the data space has a root page. In the other spaces, its number is allocated and not used.
+            if is_zero && id.no() == PageId::ROOT.no() && id.space() != SpaceId::DATA {
+                return Ok(None);
+            }
+            if is_zero {
+                match self.shared.spaces.is_allocation_logged(&self.shared.pool, id) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(None),
+                    Err(of_descriptor) => error = of_descriptor,
+                }
+            }
+            if !self.shared.spaces.is_allocated(id) {
+                reached("backup: a page was freed meanwhile");
+                return Ok(None);
+            }
+            reads_left -= 1;
+            if !is_zero || reads_left == 0 {
+                return Err(error);
+            }
         }
-        if self.shared.spaces.is_allocated(id) {
-            return Err(error);
-        }
-        reached("backup: a page was freed meanwhile");
-        Ok(None)
     }
 
     /// Returns whether the earlier backup has this version of the page. Descriptor pages are always copied,
@@ -252,6 +271,8 @@ impl<'p> Backup<'p> {
         let until = shared.log.durable_block();
         drop(list);
         self.log(until, 0, out)?;
+        // The files may have grown since the end LSN. They are not shorter, because the pin delays the cuts of
+        // extents that were in use (`Spaces::pass_cuts`).
         let end = BackupEnd {
             end: self.log_end,
             next: self.pin.at(),
@@ -264,6 +285,30 @@ impl<'p> Backup<'p> {
         self.frames.put(KIND_END, &end.encode(), out);
         Ok(())
     }
+}
+
+/// Refuses an earlier backup that has changes which this database does not have. `at` is the start LSN of the
+/// new backup.
+fn refuse_unfit(base: &BackupBase, database: u64, starts: &StartHistory, at: Lsn) -> Result<()> {
+    let why = if base.database != database {
+        let other = base.database;
+        format!(
+            "the earlier backup is of another database (its id is {other:016x}, and this one is {database:016x})"
+        )
+    } else if let Err(why) = starts.includes(&base.state) {
+        format!(
+            "the earlier backup has changes that this database does not have, or may not have: {why}. A database that was \
+             restored from a copy of its files is such a case"
+        )
+    } else if base.start > at {
+        format!(
+            "the earlier backup begins at LSN {}, and the log of this database ends at LSN {at}",
+            base.start
+        )
+    } else {
+        return Ok(());
+    };
+    Err(PagerError::Backup { what: format!("{why}. Take a full backup") })
 }
 
 fn overtaken() -> PagerError {
@@ -279,7 +324,7 @@ impl Pager {
     ///
     /// # Errors
     ///
-    /// Fails if the earlier backup of an incremental one is of another database.
+    /// Fails if the earlier backup of an incremental one is not in the past of this database.
     pub fn backup(&self, options: BackupOptions) -> Result<Backup<'_>> {
         Backup::new(&self.shared, options)
     }

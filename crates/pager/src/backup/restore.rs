@@ -96,16 +96,7 @@ fn verify_chain(chain: &[&dyn BackupSource]) -> Result<Vec<BackupSummary>> {
     }
     for (at, newer) in summaries.iter().enumerate() {
         let (base, older) = (newer.start.base, summaries.get(at + 1));
-        let fits = match (base, older) {
-            (None, None) => true,
-            (Some(base), Some(older)) => {
-                base.backup == older.start.backup
-                    && base.start == older.start.start
-                    && newer.start.database == older.start.database
-                    && newer.start.page_size == older.start.page_size
-            }
-            (_, _) => false,
-        };
+        let fits = older.map_or(base.is_none(), |older| newer.is_based_on(older));
         if !fits {
             let what = match base {
                 Some(base) => format!(

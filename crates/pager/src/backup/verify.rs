@@ -11,13 +11,15 @@
 use std::io::Read;
 
 use super::contents::{
-    BackupEnd, BackupStart, KIND_END, KIND_LOG, KIND_PAGES, KIND_SAME, KIND_START, decode_pages, decode_same,
+    BackupBase, BackupEnd, BackupStart, KIND_END, KIND_LOG, KIND_PAGES, KIND_SAME, KIND_START, decode_pages,
+    decode_same,
 };
 use super::frame::{Frame, FrameReader};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageRange};
 use crate::base::lsn::Lsn;
 use crate::base::page;
+use crate::control::LogState;
 use crate::log::Group;
 use crate::log::blocks::BlockChain;
 use crate::log::format::Geometry;
@@ -29,6 +31,19 @@ pub struct BackupSummary {
     pub start: BackupStart,
     /// What it says at its end.
     pub end: BackupEnd,
+}
+
+impl BackupSummary {
+    /// Returns what an incremental backup that is based on this one says about it.
+    pub fn as_base(&self) -> BackupBase {
+        let BackupStart { backup, database, start, newest, .. } = self.start;
+        BackupBase { backup, database, start, state: LogState { newest, end: self.end.end } }
+    }
+
+    /// Returns whether this backup is an incremental one, and `older` is the one that it needs next.
+    pub fn is_based_on(&self, older: &BackupSummary) -> bool {
+        self.start.base == Some(older.as_base()) && self.start.page_size == older.start.page_size
+    }
 }
 
 /// Receives the contents of a backup while it is verified.

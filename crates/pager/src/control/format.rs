@@ -16,6 +16,8 @@
 //! | 60 | 4 | number of lives |
 //! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
 //! | .. | .. | zeros |
+//! | 3832 | 8 | id of the newest start in the history of starts (`control/starts.rs`), 0 = none: an older program's, or with all lives but two that there can be, or more |
+//! | 3840 | 16 | zeros |
 //! | 3856 | 8 each | while a server runs, and after its crash: identities of the control file, the data file and the rollback file; 0 = unknown: shut down, an older program's, or with all lives but one that there can be, or more |
 //! | 3880 | 8 | mark of the header pages of the data and the rollback space, 0 = unknown; with as many lives as there can be the last one is here, and no mark is known |
 //! | 3888 | 8 | mark that they are about to get, 0 = none |
@@ -66,6 +68,8 @@ pub(super) const LIVES_MAX: usize = 160;
 const MARK_AT: usize = LIVES_AT + (LIVES_MAX - 1) * LIFE_BYTES;
 /// The offset of the last but one life. Identities of files are stored there now, for the same reason.
 const RUNNING_AT: usize = MARK_AT - LIFE_BYTES;
+/// The offset of the life before that one. The newest start is stored there now, for the same reason.
+const NEWEST_START_AT: usize = RUNNING_AT - LIFE_BYTES;
 const NEXT_MARK_AT: usize = MARK_AT + 8;
 const START_AT: usize = NEXT_MARK_AT + 8;
 /// The bytes from this offset on say how pages are stored in the data files.
@@ -179,6 +183,9 @@ impl Superblock {
             put_u64(out, 8, life.after.get());
             put_u64(out, 16, life.start.get());
         }
+        if self.lives.len() < LIVES_MAX - 2 {
+            put_u64(slot, NEWEST_START_AT, self.newest_start);
+        }
         if self.lives.len() < LIVES_MAX - 1 {
             let fields = slot[RUNNING_AT..MARK_AT].chunks_exact_mut(8);
             fields.zip(self.running).for_each(|(field, identity)| put_u64(field, 0, identity));
@@ -243,6 +250,7 @@ impl Superblock {
         };
         let has_marks = lives_count < LIVES_MAX;
         let has_running = lives_count < LIVES_MAX - 1;
+        let has_newest_start = lives_count < LIVES_MAX - 2;
         let running = |at: usize| if has_running { get_u64(slot, RUNNING_AT + 8 * at) } else { 0 };
         let found = Superblock {
             page_size: get_u32(slot, 12),
@@ -268,6 +276,7 @@ impl Superblock {
             next_mark: if has_marks { get_u64(slot, NEXT_MARK_AT) } else { 0 },
             running: [0, 1, 2].map(running),
             start: if has_marks { get_u64(slot, START_AT) } else { 0 },
+            newest_start: if has_newest_start { get_u64(slot, NEWEST_START_AT) } else { 0 },
             sealed: Some(Sealed { seal: get_u64(slot, SEAL_AT), end: Lsn::new(get_u64(slot, SEAL_AT + 8)) })
                 .filter(|sealed| sealed.seal != 0),
         };

@@ -30,10 +30,13 @@ use crate::base::lsn::{LSN_MAX, Lsn};
 use crate::log::Life;
 
 mod format;
+pub(crate) mod starts;
 pub(crate) mod tablespaces;
 
 pub use format::FORMAT_VERSION;
 use format::{LIVES_MAX, SLOT_BYTES, Slot};
+use starts::OpenHistory;
+pub use starts::{LogStart, LogState, NotIncluded, STARTS_FILE, StartHistory};
 
 /// Name of the control file.
 pub const CONTROL_FILE: &str = "control";
@@ -220,6 +223,9 @@ pub struct Superblock {
     /// A random number that each start makes. Files that the last start used have this number. If it can't be
     /// written to such a file, the start makes a second number. Zero means unknown.
     pub start: u64,
+    /// The id of the newest start in the history of starts (`control/starts.rs`). Zero means that there is no
+    /// history.
+    pub newest_start: u64,
     sequence: u64,
 }
 
@@ -250,6 +256,7 @@ impl Superblock {
             running: [0; 3],
             sealed: None,
             start: 0,
+            newest_start: 0,
             sequence: 0,
         }
     }
@@ -401,6 +408,7 @@ impl Superblock {
 pub struct Control {
     file: Arc<dyn BlockFile>,
     current: Mutex<Superblock>,
+    starts: Mutex<OpenHistory>,
 }
 
 impl Control {
@@ -410,7 +418,7 @@ impl Control {
         let file = directory.open(UNFINISHED_FILE, OpenHow::or_create(Space::Control))?;
         file.set_len(2 * SLOT_BYTES as u64)?;
         file.write_at(0, &AlignedBuf::new(2 * SLOT_BYTES), Purpose::Control, Durability::Later)?;
-        let unfinished = Control { file, current: Mutex::new(first) };
+        let unfinished = Control { file, current: Mutex::new(first), starts: Mutex::default() };
         unfinished.update(|_| ())?;
         unfinished.file.flush()?;
         let current = unfinished.current;
@@ -418,7 +426,7 @@ impl Control {
         directory.rename(UNFINISHED_FILE, CONTROL_FILE)?;
         directory.sync()?;
         let file = directory.open(CONTROL_FILE, OpenHow::existing(Space::Control))?;
-        Ok(Control { file, current })
+        Ok(Control { file, current, starts: Mutex::default() })
     }
 
     /// Opens the control file. Returns `None` when there is none.
@@ -449,7 +457,7 @@ impl Control {
             }
         }
         let current = newest.ok_or_else(|| unreadable(directory))?;
-        Ok(Some(Control { file, current: Mutex::new(current) }))
+        Ok(Some(Control { file, current: Mutex::new(current), starts: Mutex::default() }))
     }
 
     /// Returns a copy of the contents.

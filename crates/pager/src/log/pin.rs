@@ -52,6 +52,14 @@ impl Pins {
     }
 }
 
+impl Log {
+    /// Returns the first position that a pin keeps.
+    pub(crate) fn pinned_from(&self) -> Option<Lsn> {
+        let pins = self.pins.0.lock();
+        pins.iter().map(|pin| pin.lock()).filter(|pinned| !pinned.is_broken).map(|pinned| pinned.at).min()
+    }
+}
+
 impl LogPin {
     /// Pins the log at the first block that may not be durable. All earlier changes are in the pages of the
     /// buffer pool.

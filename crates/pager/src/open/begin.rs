@@ -134,8 +134,8 @@ pub(super) fn begin_log(
     };
     let news = News { attached, protection: begins };
     let (log, plan) = match read {
-        Some(read) => read.begin_life(control, news)?,
-        None => recovery::begin_empty_log(log_config(config), control, news)?,
+        Some(read) => read.begin_life(&*config.control, control, news)?,
+        None => recovery::begin_empty_log(log_config(config), &*config.control, control, news)?,
     };
     Ok((region, log, plan))
 }

@@ -237,7 +237,11 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     if let Some(region) = &region {
         config.place_log(region);
     }
-    let (log, _) = ReadLog::empty(log_config(&config), database)?.begin_life(&control, News::default())?;
+    let (log, _) = ReadLog::empty(log_config(&config), database)?.begin_life(
+        &*config.control,
+        &control,
+        News::default(),
+    )?;
     let log = Arc::new(log);
     let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty, &[])?;
     if let Some(cache) = &parts.stack.cache {
@@ -660,7 +664,8 @@ fn finish(
     let Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, warning, .. } = parts;
     let Stack { level, buffer, cache, warning: no_cache } = stack;
     let of_cache = cache.iter().flat_map(|cache| cache.take_notices());
-    let warnings = warning.into_iter().chain(no_cache).chain(of_cache).collect();
+    let warnings =
+        warning.into_iter().chain(control.starts_warning()).chain(no_cache).chain(of_cache).collect();
     let Superblock { database, has_hollow_extents, .. } = control.get();
     let keeps_images = config.protection == ProtectionKind::FullPageLog;
     spaces.load(&pool, database, has_hollow_extents)?;

@@ -69,7 +69,8 @@ pub(crate) fn create(mut config: PagerConfig, end: Lsn, ops: Arc<dyn RedoOps>) -
     if let Some(region) = &region {
         config.place_log(region);
     }
-    let (log, _) = recovery::begin_empty_log(log_config(&config), &control, News::default())?;
+    let (log, _) =
+        recovery::begin_empty_log(log_config(&config), &*config.control, &control, News::default())?;
     let log = Arc::new(log);
     let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty, &[])?;
     if let Some(cache) = &parts.stack.cache {

@@ -51,7 +51,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use varve_device::{planted, reached};
+use varve_device::{Directory, planted, reached};
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, SpaceId};
@@ -287,14 +287,20 @@ impl ReadLog {
         Ok(ReadLog { stored, tail, plan: Plan::empty(life) })
     }
 
-    /// Opens the log for appending after its end, in a new life that the control file gets first.
-    pub(crate) fn begin_life(self, control: &Control, news: News) -> Result<(Log, Plan)> {
+    /// Opens the log for appending after its end, in a new life that the control file gets first. `directory`
+    /// has the control file.
+    pub(crate) fn begin_life(
+        self,
+        directory: &dyn Directory,
+        control: &Control,
+        news: News,
+    ) -> Result<(Log, Plan)> {
         let ReadLog { stored, tail, plan } = self;
         stored.make_durable()?;
         let incarnation = control.get().next_incarnation();
         let start = stored.next_start(tail);
         let mark = random_id();
-        control.update(|block| {
+        control.begin_start(directory, tail.next, |block| {
             block.begin_life(Life { incarnation, after: tail.next, start });
             block.announce_mark(mark);
             news.tell(block);
@@ -304,13 +310,18 @@ impl ReadLog {
 }
 
 /// Begins an empty log in the place that `config` names. Its LSNs are after those of the old log, which is
-/// not needed any more.
-pub(crate) fn begin_empty_log(config: LogConfig, control: &Control, news: News) -> Result<(Log, Plan)> {
+/// not needed any more. `directory` has the control file.
+pub(crate) fn begin_empty_log(
+    config: LogConfig,
+    directory: &dyn Directory,
+    control: &Control,
+    news: News,
+) -> Result<(Log, Plan)> {
     let segment_bytes = config.segment_bytes;
     let block = control.get();
     let (stored, tail) = StoredLog::begin_empty(config, block.database, block.log_end())?;
     let life = Life { incarnation: block.next_incarnation(), after: tail.next, start: tail.next };
-    control.update(|block| {
+    control.begin_start(directory, life.after, |block| {
         block.begin_empty_log(life, segment_bytes);
         block.announce_mark(random_id());
         news.tell(block);

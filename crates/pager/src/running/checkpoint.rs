@@ -150,7 +150,9 @@ impl Shared {
         if !is_sealed {
             // The position of reading counts here, not that of redo, because older programs redo everything
             // that they read.
-            self.spaces.pass_cuts(read_from, is_clean)?;
+            // A backup must find each file as long as it was at the backup's end.
+            let pinned = self.log.pinned_from();
+            self.spaces.pass_cuts(pinned.map_or(read_from, |pinned| pinned.min(read_from)), is_clean)?;
         }
         // The data files may never have had a page that is stable in a slot of the NVM page buffer. So no log
         // record tells redo that the page is gone, and redo must start after its changes. Since the position
@@ -223,7 +225,8 @@ impl Shared {
 
     /// Returns whether a checkpoint is all that space waits for before it can be returned to the device.
     pub(crate) fn delays_trim(&self) -> bool {
-        self.spaces.wait_for_checkpoint(self.forgotten_from(), || self.level.needs_log_from())
+        let needed = || self.level.needs_log_from().into_iter().chain(self.log.pinned_from()).min();
+        self.spaces.wait_for_checkpoint(self.forgotten_from(), needed)
     }
 
     /// Returns an LSN: a checkpoint now would release only extents that were freed before it. `None` means

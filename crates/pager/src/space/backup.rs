@@ -5,9 +5,9 @@
 use super::map::Map;
 use super::{Spaces, grow};
 use crate::base::error::Result;
-use crate::base::ids::{PageId, SpaceId};
+use crate::base::ids::{Access, PageId, SpaceId};
 use crate::base::space_format::{ExtentNo, Geometry};
-use crate::pool::Pool;
+use crate::pool::{PageS, Pool};
 
 impl Spaces {
     /// Returns the spaces in use that survive a restart.
@@ -53,6 +53,16 @@ impl Spaces {
     pub(crate) fn load_again(&self, pool: &Pool, database_id: u64) -> Result<()> {
         self.durable().for_each(|space| *space.map() = Map::new(space.geometry));
         self.load(pool, database_id, false)
+    }
+
+    /// Returns whether the descriptor page says that the page is allocated. The map in memory also has pages
+    /// that an open mini-transaction has reserved.
+    pub(crate) fn is_allocation_logged(&self, pool: &Pool, id: PageId) -> Result<bool> {
+        let geometry = self.geometry(id.space())?;
+        let extent = geometry.extent_of(id);
+        let descriptor: PageS<'_> =
+            pool.fix(geometry.descriptor_of(geometry.group_of(extent)), Access::Sequential)?;
+        Ok(geometry.entry(&descriptor, extent)?.used.has(geometry.within(id)))
     }
 
     /// Returns whether the page is allocated.

@@ -127,9 +127,10 @@ impl Spaces {
         }
     }
 
-    /// Is called after a checkpoint. Releases the planned cuts whose log records are all before the start of
-    /// redo. If the layout logs discards, no cut is released at a clean shutdown (`is_clean`). The reason is
-    /// that nothing is logged then, because a log that moves begins there.
+    /// Is called after a checkpoint. Releases the planned cuts whose log records are all before `redo_start`,
+    /// the start of redo or of what a backup has not copied. If the layout logs discards, no cut is released
+    /// at a clean shutdown (`is_clean`). The reason is that nothing is logged then, because a log that moves
+    /// begins there.
     pub(crate) fn pass_cuts(&self, redo_start: Lsn, is_clean: bool) -> Result<()> {
         for space in self.each() {
             let Some(mut growth) = space.open_growth() else { continue };

@@ -161,8 +161,7 @@ impl Busy {
 }
 
 fn base_of(stored: &Stored) -> BackupBase {
-    let start = verify_backup(&mut &stored.0[..]).unwrap().start;
-    BackupBase { backup: start.backup, database: start.database, start: start.start }
+    verify_backup(&mut &stored.0[..]).unwrap().as_base()
 }
 
 #[test]
@@ -237,7 +236,7 @@ fn backups_of_two_databases_are_not_mixed() {
     let pager = open(&target);
     let options = BackupOptions { base: Some(base_of(&backup)), ..BackupOptions::default() };
     let refused = pager.backup(options).map(drop).unwrap_err();
-    assert!(refused.to_string().contains("make a full backup"), "{refused}");
+    assert!(refused.to_string().contains("is of another database"), "{refused}");
 }
 
 #[test]
@@ -292,7 +291,12 @@ fn an_interrupted_restore_is_never_opened_and_nothing_is_restored_over_a_databas
 }
 
 #[test]
-fn a_damaged_page_is_named_and_ends_the_backup() {
+fn a_damaged_or_lost_page_is_named_and_ends_the_backup() {
+    let damages: [fn(&mut [u8]); 2] = [|page| page[200] ^= 1, |page| page.fill(0)];
+    damages.into_iter().for_each(a_spoiled_page_ends_the_backup);
+}
+
+fn a_spoiled_page_ends_the_backup(spoil: fn(&mut [u8])) {
     let directory = MemoryDirectory::new();
     let config = config(&directory, 64);
     let pager = open(&config);
@@ -301,7 +305,7 @@ fn a_damaged_page_is_named_and_ends_the_backup() {
     pager.shutdown().unwrap();
     drop(pager);
     let mut bytes = crate::common::stored(&directory, ids[5]);
-    bytes[200] ^= 1;
+    spoil(&mut bytes);
     let damaged = crate::common::with_stored(&directory, ids[5], &bytes);
     let pager = open(&crate::common::config(&damaged, 64));
     let mut backup = pager.backup(BackupOptions::default()).unwrap();
@@ -338,6 +342,26 @@ fn a_backup_that_is_too_slow_fails_and_the_database_goes_on() {
     drop(backup);
     work(pager, *owner, known, random, 1000);
     assert!(verify_backup(&mut &out[..]).is_err());
+}
+
+#[test]
+fn a_file_is_not_cut_while_a_backup_may_need_its_end() {
+    let directory = MemoryDirectory::new();
+    let pager = open(&config(&directory, 64));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    for number in 0..2000 {
+        add(&pager, owner, number).unwrap();
+    }
+    let length = || directory.images().iter().find(|(name, _)| name == "data.varve").unwrap().1.len_bytes();
+    let (before, mut out) = (length(), Vec::new());
+    let mut backup = pager.backup(BackupOptions::default()).unwrap();
+    assert!(backup.next(&mut out).unwrap());
+    pager.drop_segment(SpaceId::DATA, owner).unwrap();
+    (0..3).for_each(|_| pager.checkpoint_all().unwrap());
+    assert_eq!(length(), before);
+    drop(backup);
+    (0..3).for_each(|_| pager.checkpoint_all().unwrap());
+    assert!(length() < before, "{} of {before}", length());
 }
 
 #[test]

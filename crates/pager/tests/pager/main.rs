@@ -5,6 +5,7 @@
 mod allocation;
 mod atomic_write;
 mod backup;
+mod backup_history;
 mod bad_regions;
 mod changed_protection;
 mod checkpoints;

@@ -38,6 +38,8 @@ pub(super) struct Logging {
     slow: Option<Duration>,
     /// Whether all errors are logged (`log_min_messages`).
     errors: bool,
+    /// Whether the statement is logged with its error (`log_min_error_statement`).
+    error_statements: bool,
     /// The bytes of temporary files from which on a statement is logged (`log_temp_files`).
     temporary_bytes: Option<u64>,
 }
@@ -59,11 +61,15 @@ impl Logging {
             "all" => Kinds::All,
             _ => Kinds::None,
         };
-        let level = settings.get("log_min_messages").unwrap_or_default();
+        let has_errors = |setting: &str| {
+            let level = settings.get(setting).unwrap_or_default();
+            !matches!(level.as_str(), "log" | "fatal" | "panic")
+        };
         Logging {
             kinds,
             slow: settings.duration("log_min_duration_statement"),
-            errors: !matches!(level.as_str(), "log" | "fatal" | "panic"),
+            errors: has_errors("log_min_messages"),
+            error_statements: has_errors("log_min_error_statement"),
             temporary_bytes: settings.bytes("log_temp_files"),
         }
     }
@@ -89,11 +95,7 @@ impl Session {
 
     /// Logs the error or the duration of a statement that has ended.
     pub(super) fn log_end<T>(&self, how: &str, sql: &str, began: Begun, result: &Result<T>) {
-        if let Err(error) = result
-            && (self.logging.errors || is_grave(error))
-        {
-            self.log_error(error, sql);
-        }
+        self.log_failure(sql, result);
         self.log_temporary(sql, began);
         let (Some(at), Some(slow)) = (began.at, self.logging.slow) else { return };
         let took = at.elapsed();
@@ -103,12 +105,21 @@ impl Session {
         }
     }
 
+    /// Logs the error of a statement, if there is one and the settings ask for it.
+    pub(super) fn log_failure<T>(&self, sql: &str, result: &Result<T>) {
+        if let Err(error) = result
+            && (self.logging.errors || is_grave(error))
+        {
+            self.log_error(error, sql);
+        }
+    }
+
     fn log_error(&self, error: &SqlError, sql: &str) {
         let event = Event {
             code: Some(error.sqlstate.as_str()),
             detail: error.detail.as_deref(),
             hint: error.hint.as_deref(),
-            statement: Some(sql),
+            statement: self.logging.error_statements.then_some(sql),
             ..self.event(Severity::Error, &error.message)
         };
         event.write();

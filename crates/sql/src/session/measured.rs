@@ -21,8 +21,14 @@ use crate::utility::Utility;
 /// The most entries that a session remembers.
 const REMEMBERED_MAX: usize = 1024;
 
-/// The entries of a session's statements, by the number of the prepared statement and the role.
-pub(super) type Remembered = FxHashMap<(u64, ObjectId), Arc<StatementEntry>>;
+/// The state of a session's measurements.
+#[derive(Default)]
+pub(super) struct Measuring {
+    /// The entries of statements, by the number of the prepared statement and the role.
+    entries: FxHashMap<(u64, ObjectId), Arc<StatementEntry>>,
+    /// Whether a statement is measured that runs now.
+    pub(super) is_active: bool,
+}
 
 /// The state when a statement began.
 pub(super) struct Measured {
@@ -33,10 +39,11 @@ pub(super) struct Measured {
 
 impl Session {
     /// Begins to measure a statement, if statements are measured. EXECUTE is not measured, because the
-    /// statement that it runs is.
+    /// statement that it runs is. A statement that runs within a measured one is not measured, such as the
+    /// INSERT of CREATE TABLE AS.
     #[inline]
     pub(super) fn measure(&self, prepared: &Prepared) -> Option<Measured> {
-        let is_on = self.shared.statements().is_on();
+        let is_on = self.shared.statements().is_on() && !self.measuring.is_active;
         let counts = || !matches!(prepared.body, Body::Empty | Body::Utility(Utility::Execute(..)));
         (is_on && counts()).then(|| Measured {
             began: Instant::now(),
@@ -55,7 +62,7 @@ impl Session {
         };
         let user = self.facts.who.unwrap_or(BOOTSTRAP_ROLE);
         let place = (prepared.id, user);
-        let is_current = self.remembered.get(&place).is_some_and(|entry| entry.add(&run));
+        let is_current = self.measuring.entries.get(&place).is_some_and(|entry| entry.add(&run));
         if !is_current {
             self.remember(prepared, place).add(&run);
         }
@@ -63,13 +70,13 @@ impl Session {
 
     /// Looks up the entry of a statement.
     fn remember(&mut self, prepared: &Prepared, place: (u64, ObjectId)) -> Arc<StatementEntry> {
-        if self.remembered.len() >= REMEMBERED_MAX {
-            self.remembered.clear();
+        if self.measuring.entries.len() >= REMEMBERED_MAX {
+            self.measuring.entries.clear();
         }
         let text = without_literals(&prepared.sql);
         let key = StatementKey::of(place.1, self.facts.database_id, &text);
         let entry = self.shared.statements().entry(key, &text);
-        self.remembered.insert(place, Arc::clone(&entry));
+        self.measuring.entries.insert(place, Arc::clone(&entry));
         entry
     }
 }

@@ -413,7 +413,7 @@ pub struct Session {
     /// The session's entry that other sessions see.
     seat: Seat,
     /// The statistics of the session's statements.
-    remembered: measured::Remembered,
+    measuring: measured::Measuring,
     /// The session's quota for temporary files.
     temporary: Arc<TemporaryQuota>,
     /// The measurements of the running statement, if EXPLAIN ANALYZE runs it.
@@ -545,7 +545,7 @@ impl Session {
             notices: Vec::new(),
             watchdog: None,
             seat,
-            remembered: measured::Remembered::default(),
+            measuring: measured::Measuring::default(),
             temporary: Arc::default(),
             analysis: None,
         }
@@ -557,6 +557,7 @@ impl Session {
     pub fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         self.enter_implicit();
         let prepared = self.caught(sql, |session| session.prepare_current(sql, types));
+        self.log_failure(sql, &prepared);
         if prepared.is_err() {
             self.after_error();
         }
@@ -624,6 +625,7 @@ impl Session {
             Block::Implicit => self.caught("(commit at Sync)", Session::commit),
             _ => Ok(()),
         };
+        self.log_failure("(commit at Sync)", &committed);
         if self.block == Block::Implicit {
             // The commit has failed early.
             self.after_error();
@@ -731,6 +733,8 @@ impl Session {
 
     /// Drops an old cancel request, and starts the clock of `statement_timeout`, when a statement begins.
     fn arm(&mut self) {
+        // A panic may have ended a measured statement.
+        self.measuring.is_active = false;
         self.seat.forget_cancel();
         self.start_watchdog();
     }

@@ -292,7 +292,10 @@ impl Session {
             self.facts.world = Some(Arc::new(world));
         }
         let measured = self.measure(prepared);
+        let is_within = self.measuring.is_active;
+        self.measuring.is_active |= measured.is_some();
         let ran = self.run_body(prepared, params, groups, announce, sink);
+        self.measuring.is_active = is_within;
         if let (Some(measured), Ok(Ran::Done(tag))) = (measured, &ran) {
             self.record(prepared, &measured, tag);
         }

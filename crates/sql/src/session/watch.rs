@@ -9,7 +9,7 @@ use varve_engine::{Isolation, ObjectId, TableAccesses};
 
 use super::SqlDatabase;
 use crate::eval::func::clock_us;
-use crate::statement_stats::StatementTotals;
+use crate::statement_stats::{StatementSums, StatementTotals};
 
 /// A session, as pg_stat_activity shows it.
 #[derive(Debug, Clone)]
@@ -95,6 +95,12 @@ impl SqlDatabase {
             }
         };
         self.watched().sessions().iter().map(|session| state(session)).collect()
+    }
+
+    /// Returns the sums of all statements since the start, or `None` if statements are not counted.
+    pub fn statement_sums(&self) -> Option<StatementSums> {
+        let statements = self.statements();
+        statements.is_on().then(|| statements.sums())
     }
 
     /// Returns the statistics of statements, or `None` if they are off.

@@ -71,14 +71,6 @@ pub(super) const WITHOUT_EFFECT: &[Setting] = &[
     setting("log_error_verbosity", "default", Kind::OneOf(&["terse", "default", "verbose"])),
     setting("log_executor_stats", "off", Kind::Bool),
     setting("log_min_duration_sample", "-1", Kind::Number(Unit::Millis, -1.0, 2147483647.0)),
-    setting(
-        "log_min_error_statement",
-        "error",
-        Kind::OneOf(&[
-            "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
-            "fatal", "panic",
-        ]),
-    ),
     setting("log_parameter_max_length", "-1", Kind::Number(Unit::Bytes, -1.0, 1073741823.0)),
     setting("log_parameter_max_length_on_error", "0", Kind::Number(Unit::Bytes, -1.0, 1073741823.0)),
     setting("log_parser_stats", "off", Kind::Bool),

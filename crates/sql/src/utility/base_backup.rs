@@ -6,12 +6,12 @@
 //! option: COMPRESSION 'lz4' | MAX_RATE kibibytes_per_second | EARLIER 'id of the earlier backup'
 //! ```
 //!
-//! The id of an earlier backup is `backup/database/start`, three numbers in hexadecimal digits. `varve
+//! The id of an earlier backup is the text of a `BackupBase`: six numbers in hexadecimal digits. `varve
 //! backup` takes them from the manifest of that backup.
 //!
 //! This module does not know how a backup is made (`session::base_backup`).
 
-use varve_engine::{Algorithm, BackupBase, BackupOptions, Compression, Lsn};
+use varve_engine::{Algorithm, BackupBase, BackupOptions, Compression};
 
 use super::Utility;
 use crate::error::{Result, SqlError, SqlState};
@@ -77,7 +77,7 @@ fn options(tokens: &[Token<'_>]) -> Result<BaseBackup> {
 
 fn misread(what: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error in BASE_BACKUP: {what}"))
-        .with_hint("BASE_BACKUP (COMPRESSION 'lz4', MAX_RATE 10240, EARLIER 'backup/database/start')")
+        .with_hint("BASE_BACKUP (COMPRESSION 'lz4', MAX_RATE 10240, EARLIER 'id of the earlier backup')")
 }
 
 fn invalid(what: String) -> SqlError {
@@ -99,15 +99,7 @@ fn rate(value: &Token<'_>) -> Result<u64> {
 }
 
 fn earlier(text: &str) -> Result<BackupBase> {
-    let mut numbers = text.split('/').map(|part| u64::from_str_radix(part, 16).ok());
-    let mut next = || numbers.next().flatten();
-    let found = match (next(), next(), next(), next()) {
-        (Some(backup), Some(database), Some(start), None) if backup != 0 => {
-            Some(BackupBase { backup, database, start: Lsn::new(start) })
-        }
-        _ => None,
-    };
-    found.ok_or_else(|| invalid(format!("\"{text}\" is not the id of an earlier backup")))
+    BackupBase::parse(text).ok_or_else(|| invalid(format!("\"{text}\" is not the id of an earlier backup")))
 }
 
 #[cfg(test)]
@@ -126,11 +118,12 @@ mod tests {
     #[test]
     fn options_are_read() {
         assert!(found(" base_backup ;").unwrap().options.base.is_none());
-        let all = found("BASE_BACKUP (COMPRESSION 'zstd', max_rate 1024, EARLIER 'a/b/1000')").unwrap();
+        let all =
+            found("BASE_BACKUP (COMPRESSION 'zstd', max_rate 1024, EARLIER 'a/b/1000/c/0/1800')").unwrap();
         assert_eq!(all.options.compression.algorithm, Algorithm::Zstd);
         assert_eq!(all.max_rate, Some(1 << 20));
-        let base = BackupBase { backup: 10, database: 11, start: Lsn::new(0x1000) };
-        assert_eq!(all.options.base, Some(base));
+        assert_eq!(all.options.base, BackupBase::parse("a/b/1000/c/0/1800"));
+        assert!(all.options.base.is_some());
         assert!(found("SELECT base_backup").is_none() && found("base_backups").is_none());
     }
 

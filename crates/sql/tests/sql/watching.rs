@@ -129,6 +129,11 @@ fn statements_are_counted_without_their_literals() {
     let prepared =
         row(&mut s, "select calls from pg_stat_statements where query like 'select v from t where id%'");
     assert_eq!(prepared, ["2"]);
+    // Statements that run within another one do not count.
+    run(&mut s, "create table made as select w from t");
+    let within =
+        "select query, calls from pg_stat_statements where query ilike '%made%' and query not like '%ilike%'";
+    assert_eq!(row(&mut s, within), ["create table made as select w from t", "1"]);
     let levels = "select count(*) > 0 from varve_statement_pages where level = 'pool' and pages > 0";
     assert_eq!(row(&mut s, levels), ["t"]);
     // Other roles see no text.

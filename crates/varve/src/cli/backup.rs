@@ -1,7 +1,8 @@
 //! The commands `varve backup`, `varve backup verify` and `varve restore`.
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::error::Error;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::backup_place::{BackupWriter, StoredBackup};
 use crate::config::show_bytes;
 use crate::data_directory::{DatabaseDevices, DirectoryState};
 use crate::error::OpenError;
+use crate::transfer::link::with_cause;
 
 /// The time between two lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ impl Taking {
 /// Runs `varve backup`.
 pub fn run(arguments: &BackupArgs) -> Result<(), CommandError> {
     match (&arguments.command, &arguments.source, &arguments.to) {
-        (Some(BackupCommand::Verify { place }), _, _) => verify(place),
+        (Some(BackupCommand::Verify { place, earlier }), _, _) => verify(place, earlier),
         (None, Some(source), Some(to)) => take(arguments, source, to),
         (None, _, _) => Err(CommandError::Failed("varve backup needs a source and --to".into())),
     }
@@ -87,6 +89,9 @@ fn from_server(
     taking: &mut Taking,
 ) -> Result<(), CommandError> {
     let failed = |error: postgres::Error| {
+        if error.as_db_error().is_none() {
+            return lost_connection(&error);
+        }
         let why = error.as_db_error().map_or_else(
             || error.to_string(),
             |of_server| {
@@ -99,13 +104,17 @@ fn from_server(
         );
         CommandError::Failed(format!("the server at the given address says: {}", why.trim_end_matches('.')))
     };
-    let mut client = Client::connect(url, NoTls).map_err(failed)?;
+    let mut client = Client::connect(url, NoTls).map_err(|error| match error.as_db_error() {
+        Some(_) => failed(error),
+        None => CommandError::Failed(format!(
+            "there is no connection to the server at the given address: {}. Check the address, and whether the server runs",
+            with_cause(&error)
+        )),
+    })?;
     client.batch_execute("SET statement_timeout = 0").map_err(failed)?;
     let mut options = vec![format!("COMPRESSION '{}'", arguments.compress)];
     options.extend(arguments.max_rate.map(|rate| format!("MAX_RATE {}", (rate / 1024).max(32))));
-    options.extend(
-        base.map(|base| format!("EARLIER '{:x}/{:x}/{:x}'", base.backup, base.database, base.start.get())),
-    );
+    options.extend(base.map(|base| format!("EARLIER '{base}'")));
     let statement = format!("BASE_BACKUP ({})", options.join(", "));
     let mut reader = client.copy_out(statement.as_str()).map_err(failed)?;
     let mut piece = vec![0; PIECE_BYTES];
@@ -113,15 +122,20 @@ fn from_server(
         let count = reader.read(&mut piece).map_err(|error| match error.into_inner() {
             Some(inner) => match inner.downcast::<postgres::Error>() {
                 Ok(of_server) => failed(*of_server),
-                Err(other) => CommandError::Failed(format!("the connection to the server failed: {other}")),
+                Err(other) => lost_connection(&*other),
             },
-            None => CommandError::Failed("the connection to the server failed".into()),
+            None => lost_connection(&io::Error::from(io::ErrorKind::ConnectionReset)),
         })?;
         match count {
             0 => return Ok(()),
             count => taking.write(&piece[..count])?,
         }
     }
+}
+
+fn lost_connection(error: &dyn Error) -> CommandError {
+    let why = with_cause(error);
+    CommandError::Failed(format!("the connection to the server failed: {why}. Take the backup again"))
 }
 
 /// Takes a backup of a database that no server uses. Opening it may recover it from its log.
@@ -170,16 +184,32 @@ fn copy(
     Ok(())
 }
 
-fn verify(place: &Path) -> Result<(), CommandError> {
+/// Verifies a backup. If earlier backups are given, also verifies all that it needs.
+fn verify(place: &Path, earlier: &[PathBuf]) -> Result<(), CommandError> {
     let stored = StoredBackup::open(place)?;
-    let BackupSummary { start, end } = stored.verify()?;
-    say(format!(
-        "backup {:016x} is complete: {} pages, log from LSN {} to LSN {}",
-        start.backup, end.pages, start.start, end.end
-    ));
-    if let Some((id, directory)) = stored.base()? {
+    let chain = if earlier.is_empty() { vec![stored] } else { chain(stored, earlier)? };
+    let mut newer: Option<BackupSummary> = None;
+    for stored in &chain {
+        let summary = stored.verify()?;
+        let BackupSummary { start, end } = &summary;
         say(format!(
-            "it is incremental: a restore also needs backup {id:016x}, which was in {}",
+            "backup {:016x} in {} is complete: {} pages, log from LSN {} to LSN {}",
+            start.backup,
+            stored.path().display(),
+            end.pages,
+            start.start,
+            end.end
+        ));
+        if newer.as_ref().is_some_and(|newer| !newer.is_based_on(&summary)) {
+            let what =
+                format!("the backup before it is not based on the backup in {}", stored.path().display());
+            return Err(CommandError::Damaged(what));
+        }
+        newer = Some(summary);
+    }
+    if let Some((id, directory)) = chain.last().map(StoredBackup::base).transpose()?.flatten() {
+        say(format!(
+            "it is incremental: a restore also needs backup {id:016x}, which was in {}; --earlier checks that one, too",
             directory.display()
         ));
     }
@@ -212,6 +242,42 @@ fn chain(newest: StoredBackup, others: &[PathBuf]) -> Result<Vec<StoredBackup>, 
     Ok(chain)
 }
 
+/// Refuses an OLD of `--tablespace OLD=NEW` where no tablespace of the backup was.
+fn refuse_unknown_tablespaces(newest: &StoredBackup, moved: &[(String, String)]) -> Result<(), CommandError> {
+    let known = newest.tablespaces()?;
+    let is_unknown = |(old, _): &&(String, String)| known.iter().all(|listed| listed.location != *old);
+    let Some((unknown, _)) = moved.iter().find(is_unknown) else { return Ok(()) };
+    let listed: Vec<String> =
+        known.iter().map(|listed| format!("{} in {}", listed.name, listed.location)).collect();
+    let what = match listed.is_empty() {
+        true => "the backup has no tablespaces".to_owned(),
+        false => format!("the tablespaces of the backup are {}", listed.join(", ")),
+    };
+    Err(CommandError::Failed(format!("no tablespace of the backup was in {unknown}: {what}")))
+}
+
+/// Returns the error of a restore. It says which files are left.
+fn unrestored(
+    place: &Where,
+    newest: &StoredBackup,
+    moved: &HashMap<&str, &str>,
+    error: varve_engine::Error,
+) -> CommandError {
+    if !matches!(place.state(), Ok(DirectoryState::Database)) {
+        return CommandError::Copy(error);
+    }
+    let mut left = vec![place.directory.display().to_string()];
+    for listed in newest.tablespaces().unwrap_or_default() {
+        left.push(moved.get(listed.location.as_str()).map_or(listed.location, |to| (*to).to_owned()));
+    }
+    CommandError::Failed(format!(
+        "{}. The database is not complete. Before the next try, remove its files from {}, and from the devices of the \
+         configuration",
+        error.to_string().trim_end_matches('.'),
+        left.join(", ")
+    ))
+}
+
 /// Runs `varve restore`.
 pub fn restore(arguments: &RestoreArgs) -> Result<(), CommandError> {
     let path = &arguments.to;
@@ -223,6 +289,7 @@ pub fn restore(arguments: &RestoreArgs) -> Result<(), CommandError> {
     }
     let chain = chain(StoredBackup::open(&arguments.from)?, &arguments.earlier)?;
     let newest = &chain[0];
+    refuse_unknown_tablespaces(newest, &arguments.tablespaces)?;
     let (page_size, is_packed) = (newest.page_size()?, newest.is_packed()?);
     if let Some(wanted) = settings.pool.page_size_bytes.filter(|wanted| *wanted != page_size) {
         let (created, wanted) = (show_bytes(page_size), show_bytes(wanted));
@@ -237,8 +304,9 @@ pub fn restore(arguments: &RestoreArgs) -> Result<(), CommandError> {
         arguments.tablespaces.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
     let location = |from: &str| moved.get(from).map_or_else(|| from.to_owned(), |to| (*to).to_owned());
     let sources: Vec<&dyn BackupSource> = chain.iter().map(|stored| stored as &dyn BackupSource).collect();
-    let report = varve_engine::restore(pager, &sources, &location).map_err(CommandError::Copy)?;
+    let restored = varve_engine::restore(pager, &sources, &location);
     devices.close();
+    let report = restored.map_err(|error| unrestored(&place, newest, &moved, error))?;
     say(format!(
         "restored the state at LSN {} into {}: {} pages, {} changes from the log; the database has the new id {:016x}",
         report.end,

@@ -1,8 +1,8 @@
 //! The command `varve dump`.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{CommandError, DumpArgs, Opening, warn};
 use crate::Embedded;
@@ -42,17 +42,60 @@ fn write(arguments: &DumpArgs, source: &EndPoint) -> Result<(), CommandError> {
     let scope = Scope { schemas: arguments.schemas.clone(), tables: arguments.tables.clone() };
     let parts = Parts { has_schema: !arguments.data_only, has_data: !arguments.schema_only };
     let mut link = source.connect()?;
-    let mut out = output(arguments.output.as_deref())?;
-    Ok(dump(&mut *link, source.name(), &scope, parts, &mut out)?)
+    let Some(path) = &arguments.output else {
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
+        return Ok(dump(&mut *link, source.name(), &scope, parts, &mut out)?);
+    };
+    let mut file = DumpFile::create(path)?;
+    dump(&mut *link, source.name(), &scope, parts, &mut file.out)?;
+    file.finish()
 }
 
-/// Opens the output. A file that exists is not overwritten: it may be the last good dump.
-fn output(file: Option<&Path>) -> Result<Box<dyn Write>, CommandError> {
-    let Some(path) = file else {
-        return Ok(Box::new(BufWriter::with_capacity(BUFFER_BYTES, io::stdout())));
-    };
-    let made = OpenOptions::new().write(true).create_new(true).open(path);
-    let made =
-        made.map_err(|error| CommandError::System { what: "Cannot create the file of --output", error })?;
-    Ok(Box::new(BufWriter::with_capacity(BUFFER_BYTES, made)))
+/// A dump that is being written. The file gets its name when the dump is complete. Until then, `.part` stands
+/// after the name. If the dump fails, the file is removed.
+struct DumpFile {
+    out: BufWriter<File>,
+    path: PathBuf,
+    partial: PathBuf,
+}
+
+fn cannot_create(error: io::Error) -> CommandError {
+    CommandError::System { what: "Cannot create the file of --output", error }
+}
+
+impl DumpFile {
+    /// Begins a dump. A file that exists is not overwritten: it may be the last good dump.
+    fn create(path: &Path) -> Result<DumpFile, CommandError> {
+        refuse_existing(path)?;
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".part");
+        let partial = PathBuf::from(partial);
+        let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(&partial).map_err(cannot_create)?);
+        Ok(DumpFile { out, path: path.to_owned(), partial })
+    }
+
+    /// Makes the dump durable, and gives it its name.
+    fn finish(mut self) -> Result<(), CommandError> {
+        let written = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
+        written.map_err(|error| CommandError::System { what: "Cannot write the file of --output", error })?;
+        refuse_existing(&self.path)?;
+        std::fs::rename(&self.partial, &self.path).map_err(cannot_create)
+    }
+}
+
+impl Drop for DumpFile {
+    fn drop(&mut self) {
+        // After a complete dump, no file has this name.
+        let _not_needed = std::fs::remove_file(&self.partial);
+    }
+}
+
+fn refuse_existing(path: &Path) -> Result<(), CommandError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(cannot_create(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!("{} exists already; remove it, or choose another name", path.display()),
+        ))),
+        Err(_) => Ok(()),
+    }
 }

@@ -209,7 +209,8 @@ Examples:
     varve backup postgres://postgres@localhost:5433/postgres --to /backups/monday
     varve backup /srv/db --to /backups/monday           # no server may use /srv/db
     varve backup postgres://postgres@localhost:5433/postgres --to /backups/tuesday --earlier /backups/monday
-    varve backup verify /backups/tuesday";
+    varve backup verify /backups/tuesday
+    varve backup verify /backups/tuesday --earlier /backups/monday     # all that a restore needs";
 
 /// `varve help restore`
 pub const RESTORE: &str = "\

@@ -308,6 +308,9 @@ enum BackupCommand {
         /// The directory of the backup
         #[arg(value_name = "PLACE")]
         place: PathBuf,
+        /// Also check the earlier backups that an incremental one needs; give each directory
+        #[arg(long, value_name = "PLACE")]
+        earlier: Vec<PathBuf>,
     },
 }
 

@@ -1,12 +1,12 @@
 //! `varve import`: the steps from a server of PostgreSQL to a database of Varve.
 //!
 //! ```text
-//! read the definitions -> try them in the target -> report -> make tables -> copy rows
+//! read the definitions -> try them in the target -> report -> open connections -> make tables -> copy rows
 //!     -> set sequences -> make keys, indexes, foreign keys, views -> compare numbers of rows
 //! ```
 //!
 //! Invariants
-//! 1. Nothing is changed in the target before the report was printed.
+//! 1. Nothing is changed in the target before the report was printed, and all connections are open.
 //! 2. The source is only read, in one snapshot.
 //! 3. The result is `Ok` only if all rows and all objects that the report promises are there.
 
@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use super::definitions::{self, Item, Phase, Shape, TypedColumn};
 use super::dump::set_sequence;
 use super::link::{EndPoint, Link};
-use super::load::{Copy, Loaded, connections, load, number_of};
+use super::load::{Copy, Loaded, Route, connections, load, number_of};
 use super::read::{Scope, read};
 use super::schema::{Column, Schema, Table};
 use super::trial::{Chosen, Report, attempt, count};
@@ -64,8 +64,6 @@ pub fn import(
     if order.reports_only {
         return Ok(());
     }
-    make(&mut *into, &chosen)?;
-    // From here on, the import speaks of the tables that were made.
     let copies = copies_of(&mut *from, &schema, &columns, &chosen)?;
     let exported = from.rows("SELECT pg_export_snapshot()").ok();
     let snapshot = exported.and_then(|rows| rows.first()?.first().cloned().flatten());
@@ -75,8 +73,13 @@ pub fn import(
         from.run("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").map_err(of_source)?;
     }
     let sets = sequence_values(&mut *from, &schema, &chosen)?;
-    let links = connections(from, snapshot.as_deref(), source, order.jobs)?;
-    let loaded = load(links, target, copies, tell);
+    // All connections are open before something is made. So a refused connection changes nothing.
+    let sources = connections(from, snapshot.as_deref(), source, order.jobs)?;
+    let routes = sources.into_iter().map(|source| Ok(Route { source, target: target.connect()? }));
+    let routes = routes.collect::<Result<Vec<_>, TransferError>>()?;
+    make(&mut *into, &chosen)?;
+    // From here on, the import speaks of the tables that were made.
+    let loaded = load(routes, copies, tell);
     check_loaded(&loaded)?;
     finish(&mut *into, &chosen, &sets, tell)?;
     compare(&mut *into, &loaded)?;

@@ -137,8 +137,9 @@ fn shown(config: &Config) -> String {
     format!("postgres://{place}{port}/{}", config.get_dbname().unwrap_or_default())
 }
 
-fn with_cause(error: &postgres::Error) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+/// Returns the text of an error and of its cause.
+pub fn with_cause(error: &dyn std::error::Error) -> String {
+    let cause = error.source().map(|cause| format!(": {cause}"));
     format!("{error}{}", cause.unwrap_or_default())
 }
 

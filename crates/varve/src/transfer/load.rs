@@ -47,8 +47,16 @@ pub struct Loaded {
     pub rows: Result<(u64, u64), String>,
 }
 
+/// The two connections of a worker.
+pub struct Route {
+    /// To the source. It reads the snapshot.
+    pub source: Box<dyn Link>,
+    /// To the target.
+    pub target: Box<dyn Link>,
+}
+
 /// The state that all workers share.
-struct Work<'w> {
+struct Work {
     queue: Mutex<VecDeque<Copy>>,
     done: Mutex<Vec<Loaded>>,
     bytes: AtomicU64,
@@ -56,16 +64,10 @@ struct Work<'w> {
     total_count: usize,
     began: Instant,
     has_ended: AtomicBool,
-    target: &'w EndPoint,
 }
 
-/// Copies tables, the largest first. Each source connection gives one worker. `tell` gets lines of progress.
-pub fn load(
-    sources: Vec<Box<dyn Link>>,
-    target: &EndPoint,
-    mut copies: Vec<Copy>,
-    tell: &(dyn Fn(&str) + Sync),
-) -> Vec<Loaded> {
+/// Copies tables, the largest first. Each route gives one worker. `tell` gets lines of progress.
+pub fn load(routes: Vec<Route>, mut copies: Vec<Copy>, tell: &(dyn Fn(&str) + Sync)) -> Vec<Loaded> {
     copies.sort_by_key(|copy| std::cmp::Reverse(copy.size_bytes));
     let all: Vec<_> = copies.iter().map(|copy| copy.table.clone()).collect();
     let work = Work {
@@ -76,22 +78,19 @@ pub fn load(
         done_count: AtomicUsize::new(0),
         began: Instant::now(),
         has_ended: AtomicBool::new(false),
-        target,
     };
     std::thread::scope(|scope| {
         let work = &work;
         let workers: Vec<_> =
-            sources.into_iter().map(|source| scope.spawn(move || work.run(source, tell))).collect();
+            routes.into_iter().map(|route| scope.spawn(move || work.run(route, tell))).collect();
         let progress = scope.spawn(move || work.tell_progress(tell));
         workers.into_iter().for_each(|worker| drop(worker.join()));
         work.has_ended.store(true, Ordering::Relaxed);
         drop(progress.join());
     });
     let left: Vec<Copy> = locked(&work.queue).drain(..).collect();
-    let unfinished = left.into_iter().map(|copy| Loaded {
-        table: copy.table,
-        rows: Err("no connection to the target was left".to_owned()),
-    });
+    let unfinished =
+        left.into_iter().map(|copy| Loaded { table: copy.table, rows: Err("no worker was left".to_owned()) });
     let mut done = std::mem::take(&mut *locked(&work.done));
     done.extend(unfinished);
     // A worker that has panicked has taken its table with it.
@@ -109,12 +108,9 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-impl Work<'_> {
-    fn run(&self, mut source: Box<dyn Link>, tell: &(dyn Fn(&str) + Sync)) {
-        let mut target = match self.target.connect() {
-            Ok(target) => target,
-            Err(error) => return tell(&error.to_string()),
-        };
+impl Work {
+    fn run(&self, route: Route, tell: &(dyn Fn(&str) + Sync)) {
+        let Route { mut source, mut target } = route;
         while let Some(copy) = { locked(&self.queue).pop_front() } {
             let began = Instant::now();
             let rows = self.copy(&copy, &mut *source, &mut *target);
@@ -251,4 +247,104 @@ pub fn connections(
         }
     }
     Ok(links)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::link::TextRow;
+    use super::*;
+
+    /// The way in which a connection to the target fails.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Fails {
+        Never,
+        ByPanic,
+    }
+
+    /// A connection to a source with tables of two rows, or to a target.
+    struct Fake<'f> {
+        fails: Fails,
+        is_lost: &'f AtomicBool,
+        reads_half: bool,
+    }
+
+    impl Link for Fake<'_> {
+        fn run(&mut self, _sql: &str) -> Result<(), StatementError> {
+            Ok(())
+        }
+
+        fn rows(&mut self, _sql: &str) -> Result<Vec<TextRow>, StatementError> {
+            Ok(vec![vec![Some("2".to_owned())]])
+        }
+
+        fn copy_to(&mut self, sql: &str, out: &mut dyn Write) -> Result<(), StatementError> {
+            out.write_all(b"1\n").map_err(|error| broken(&error.to_string()))?;
+            if self.reads_half && sql.contains("t2") {
+                return Err(broken("the connection was closed"));
+            }
+            out.write_all(b"2\n").map_err(|error| broken(&error.to_string()))
+        }
+
+        fn copy_from(&mut self, _sql: &str, data: &mut dyn BufRead) -> Result<u64, StatementError> {
+            if self.fails == Fails::ByPanic {
+                self.is_lost.store(true, Ordering::SeqCst);
+                panic!("the worker is lost");
+            }
+            while !self.is_lost.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            let lines: io::Result<Vec<String>> = data.lines().collect();
+            lines.map(|lines| lines.len() as u64).map_err(|error| broken(&error.to_string()))
+        }
+    }
+
+    fn copies() -> Vec<Copy> {
+        let copy = |number: u64| Copy {
+            table: format!("t{number}"),
+            from: format!("COPY t{number} TO STDOUT"),
+            into: format!("COPY t{number} FROM STDIN"),
+            counted: String::new(),
+            size_bytes: number,
+        };
+        (1..=4).map(copy).collect()
+    }
+
+    fn loaded(targets: &[Fails], reads_half: bool) -> Vec<Loaded> {
+        // The fakes must live as long as the program, because a link is a boxed trait.
+        let is_lost: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(reads_half)));
+        let fake = |fails| -> Box<dyn Link> { Box::new(Fake { fails, is_lost, reads_half }) };
+        let routes = targets.iter().map(|fails| Route { source: fake(Fails::Never), target: fake(*fails) });
+        load(routes.collect(), copies(), &|_| ())
+    }
+
+    fn failed(loaded: &[Loaded]) -> Vec<(&str, &str)> {
+        let whys =
+            loaded.iter().filter_map(|one| Some((one.table.as_str(), one.rows.as_ref().err()?.as_str())));
+        whys.collect()
+    }
+
+    #[test]
+    fn the_table_of_a_lost_worker_is_not_loaded_and_the_others_are() {
+        let done = loaded(&[Fails::ByPanic, Fails::Never], false);
+        let failed = failed(&done);
+        assert_eq!((done.len(), failed.len()), (4, 1), "{done:?}");
+        assert_eq!(failed[0].1, "its worker has failed");
+        assert_eq!(done.iter().filter(|one| one.rows == Ok((2, 2))).count(), 3, "{done:?}");
+    }
+
+    #[test]
+    fn without_a_worker_each_table_is_named() {
+        let done = loaded(&[Fails::ByPanic], false);
+        let whys: Vec<&str> = failed(&done).into_iter().map(|(_, why)| why).collect();
+        assert_eq!(whys.iter().filter(|why| **why == "no worker was left").count(), 3, "{done:?}");
+        assert_eq!(whys.len(), 4);
+    }
+
+    #[test]
+    fn a_table_that_is_read_in_part_is_not_loaded() {
+        let done = loaded(&[Fails::Never, Fails::Never], true);
+        let failed = failed(&done);
+        assert_eq!(failed.len(), 1, "{done:?}");
+        assert!(failed[0].0 == "t2" && failed[0].1.contains("the connection was closed"), "{failed:?}");
+    }
 }

@@ -2,13 +2,15 @@
 //!
 //! Invariants
 //! 1. Requests have limits: of bytes, of the time until the headers are there, of the time of a connection,
-//!    and of the number of connections. A client that exceeds a limit only loses its connection.
+//!    and of the number of connections. A client that exceeds a limit only loses its connection. If there are
+//!    too many connections, the oldest one is closed. So connections without a request cannot lock out others.
 //! 2. The page and its figures have statements of clients. They are sent only to this machine, and only if
 //!    the request names this machine as its host. So a page of another site cannot read them through a
 //!    browser on this machine.
 //!
 //! This module does not know what the figures mean.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -24,14 +26,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use varve_engine::Database;
 use varve_sql::SqlDatabase;
 
 use super::exposition::{MEDIA_TYPE, exposition};
 use super::figures::Watched;
 
-/// The most connections at the same time. Further clients wait.
+/// The most connections at the same time.
 const CONNECTIONS_MAX: usize = 32;
 /// The most bytes of the headers of a request.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
@@ -122,9 +125,8 @@ impl Drop for Endpoint {
 /// Accepts connections, and answers each in a task of its own.
 async fn accept(listener: TcpListener, watched: Arc<Watched>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
@@ -134,7 +136,13 @@ async fn accept(listener: TcpListener, watched: Arc<Watched>) {
             let answer = answer(&watched, peer, &request);
             async move { Ok::<_, Infallible>(answer) }
         });
-        tokio::spawn(async move {
+        connections.retain(|connection| !connection.is_finished());
+        if connections.len() >= CONNECTIONS_MAX
+            && let Some(oldest) = connections.pop_front()
+        {
+            oldest.abort();
+        }
+        let task = tokio::spawn(async move {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_PATIENCE)
@@ -142,8 +150,8 @@ async fn accept(listener: TcpListener, watched: Arc<Watched>) {
                 .serve_connection(TokioIo::new(stream), service);
             // A wrong request ends its connection, and needs no other consequence.
             let _ = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
-            drop(permit);
         });
+        connections.push_back(task.abort_handle());
     }
 }
 
@@ -157,7 +165,7 @@ fn answer<B>(watched: &Watched, peer: SocketAddr, request: &Request<B>) -> Answe
     }
     let is_local = peer.ip().to_canonical().is_loopback() && names_this_machine(request);
     match request.uri().path() {
-        "/metrics" => match exposition(watched.figures()) {
+        "/metrics" => match exposition(watched.counters()) {
             Ok(text) => of_type(MEDIA_TYPE, text),
             Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "The metrics can't be written.\n"),
         },

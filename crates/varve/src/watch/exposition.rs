@@ -201,7 +201,8 @@ fn latencies(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {
     out.all("device_latency", &Unit::Seconds, help, quantiles)?;
     let busy = each().map(|(device, latency)| (labels(&device, latency), Value::Counter(latency.sum)));
     out.all("device_busy", &Unit::Seconds, "Sum of the latencies of a device", busy)?;
-    let timed = each().map(|(device, latency)| (labels(&device, latency), Value::counter(latency.count)));
+    let timed =
+        each().map(|(device, latency)| (labels(&device, latency), Value::counter(latency.total_count)));
     out.all("device_timed", &unit("operations"), "Operations of a device that were timed", timed)
 }
 
@@ -287,7 +288,7 @@ fn sessions(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {
     let help = "Time of the longest open transaction";
     out.one("longest_transaction", &Unit::Seconds, help, longest(|session| session.transaction_seconds))?;
     if let Some(sums) = &figures.statement_totals {
-        let help = "Statements that have run, of those that pg_stat_statements keeps";
+        let help = "Statements that have run without an error since the start";
         out.one("run", &unit("statements"), help, Value::counter(sums.calls))?;
         out.one("statement", &Unit::Seconds, "Time of these statements", Value::Counter(sums.seconds))?;
         out.one("statement", &unit("rows"), "Rows of these statements", Value::counter(sums.rows))?;

@@ -11,7 +11,9 @@ use std::time::Instant;
 use serde::Serialize;
 use varve_device::{LatencySummary, Timed};
 use varve_engine::{Database, DeviceRow};
-use varve_sql::{SessionState, SqlDatabase, StatementState, TableState, log, without_literals};
+use varve_sql::{
+    SessionState, SqlDatabase, StatementState, StatementSums, TableState, log, without_literals,
+};
 
 use super::levels::{LevelFigures, levels};
 
@@ -40,10 +42,10 @@ pub struct Figures {
     /// The sessions.
     pub sessions: Vec<SessionFigures>,
     /// The sums of all statements, if they are counted.
-    pub statement_totals: Option<StatementSums>,
-    /// The statements that took the most time, if statements are counted.
+    pub statement_totals: Option<StatementTotals>,
+    /// The statements that took the most time, if statements are counted and lists are wanted.
     pub statements: Option<Vec<StatementFigures>>,
-    /// The tables that were used most.
+    /// The tables that were used most, if lists are wanted.
     pub tables: Vec<TableFigures>,
     /// The messages that could not be written.
     pub lost_messages: u64,
@@ -79,9 +81,11 @@ pub struct DeviceFigures {
 pub struct LatencyFigures {
     /// The kind.
     pub operation: &'static str,
-    /// The number of operations.
+    /// The number of operations of the quantiles.
     pub count: u64,
-    /// The sum of all latencies.
+    /// The number of all operations since the start.
+    pub total_count: u64,
+    /// The sum of all their latencies.
     pub sum: f64,
     /// The median.
     pub p50: f64,
@@ -165,9 +169,9 @@ pub struct SessionFigures {
     pub blocked_by: Vec<u32>,
 }
 
-/// The sums of all statements.
+/// The sums of all statements since the start.
 #[derive(Debug, Serialize)]
-pub struct StatementSums {
+pub struct StatementTotals {
     /// The number of runs.
     pub calls: u64,
     /// The sum of times.
@@ -216,12 +220,17 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Returns the figures of this moment.
+    /// Returns the figures of this moment, with the lists of statements and tables.
     pub fn figures(&self) -> Figures {
+        let statements = self.sql.statement_states().map(slowest);
+        Figures { statements, tables: most_used(self.sql.table_states()), ..self.counters() }
+    }
+
+    /// Returns the figures of this moment, without lists of statements and tables.
+    pub fn counters(&self) -> Figures {
         let stats = self.engine.stats();
         let locks = self.engine.locks();
         let awaited = locks.iter().filter(|lock| !lock.is_granted).count() as u64;
-        let statements = self.sql.statement_states();
         Figures {
             version: env!("CARGO_PKG_VERSION"),
             uptime_seconds: self.opened.elapsed().as_secs_f64(),
@@ -241,9 +250,9 @@ impl Watched {
                 purge_backlog: stats.purge_backlog,
             },
             sessions: self.sql.session_states().into_iter().map(session).collect(),
-            statement_totals: statements.as_deref().map(sums),
-            statements: statements.map(slowest),
-            tables: most_used(self.sql.table_states()),
+            statement_totals: self.sql.statement_sums().map(totals),
+            statements: None,
+            tables: Vec::new(),
             lost_messages: log::lost_count(),
         }
     }
@@ -266,7 +275,7 @@ impl Watched {
 }
 
 fn device(row: DeviceRow) -> DeviceFigures {
-    let timed = Timed::ALL.into_iter().zip(row.latencies).filter(|(_, summary)| summary.count > 0);
+    let timed = Timed::ALL.into_iter().zip(row.latencies).filter(|(_, summary)| summary.total_count > 0);
     DeviceFigures {
         device: row.location,
         reads: [row.read.operations, row.read.bytes],
@@ -286,7 +295,8 @@ fn latency(kind: Timed, summary: LatencySummary) -> LatencyFigures {
     LatencyFigures {
         operation: kind.name(),
         count: summary.count,
-        sum: seconds(summary.latency_ns_mean) * summary.count as f64,
+        total_count: summary.total_count,
+        sum: seconds(summary.total_ns),
         p50: seconds(summary.latency_ns_p50),
         p99: seconds(summary.latency_ns_p99),
         max: seconds(summary.latency_ns_max),
@@ -318,12 +328,8 @@ fn session(state: SessionState) -> SessionFigures {
     }
 }
 
-fn sums(statements: &[StatementState]) -> StatementSums {
-    StatementSums {
-        calls: statements.iter().map(|one| one.totals.calls).sum(),
-        seconds: statements.iter().map(|one| one.totals.total_ms).sum::<f64>() / 1e3,
-        rows: statements.iter().map(|one| one.totals.rows).sum(),
-    }
+fn totals(sums: StatementSums) -> StatementTotals {
+    StatementTotals { calls: sums.calls, seconds: sums.total_ms / 1e3, rows: sums.rows }
 }
 
 /// Returns the statements that took the most time together.

@@ -91,6 +91,10 @@ fn a_backup_of_a_busy_server_has_one_moment() {
     });
     assert!(succeeds(&["backup", "verify", &before]).contains("no damage found"));
     assert!(succeeds(&["backup", "verify", text(&later)]).contains("it is incremental"));
+    let both = succeeds(&["backup", "verify", text(&later), "--earlier", &before]);
+    assert!(both.contains(&before) && !both.contains("it is incremental"), "{both}");
+    let itself = fails(&["backup", "verify", text(&later), "--earlier", text(&data)]);
+    assert!(itself.contains("no complete backup"), "{itself}");
     drop(open);
     drop(client);
     assert_eq!(server.stop("-TERM").0, Some(0));
@@ -151,6 +155,12 @@ fn a_stopped_directory_is_backed_up_and_damage_is_found() {
     assert!(fails(&["backup", "verify", text(&place)]).contains("damaged"));
     std::fs::write(&file, &bytes).unwrap();
     std::fs::write(place.join("manifest.toml"), manifest.replace("bytes = ", "bytes = 1")).unwrap();
+    assert!(fails(&["backup", "verify", text(&place)]).contains("its checksum is wrong"));
+    // A manifest with a right checksum that does not fit the file.
+    let changed = manifest.replace("bytes = ", "bytes = 1");
+    let (body, _) = changed.rsplit_once("# CRC-32C of the text above: ").unwrap();
+    let sealed = format!("{body}# CRC-32C of the text above: {:08x}\n", crc32c::crc32c(body.as_bytes()));
+    std::fs::write(place.join("manifest.toml"), sealed).unwrap();
     assert!(fails(&["backup", "verify", text(&place)]).contains("not the one that the manifest describes"));
     std::fs::remove_file(place.join("manifest.toml")).unwrap();
     assert!(fails(&["backup", "verify", text(&place)]).contains("no complete backup"));
@@ -203,7 +213,8 @@ fn only_some_roles_take_backups_and_not_in_transactions() {
     client.batch_execute("rollback").unwrap();
     assert_eq!(code(client.batch_execute("base_backup (what 1)").unwrap_err()), "42601");
     assert_eq!(code(client.batch_execute("base_backup (compression 'rar')").unwrap_err()), "22023");
-    assert_eq!(code(client.batch_execute("base_backup (earlier '1/2/3')").unwrap_err()), "55000");
+    assert_eq!(code(client.batch_execute("base_backup (earlier '1/2/3/4/5/6')").unwrap_err()), "55000");
+    assert_eq!(code(client.batch_execute("base_backup (earlier '1/2/3')").unwrap_err()), "22023");
     drop(client);
     assert_eq!(server.stop("-TERM").0, Some(0));
 }
@@ -223,6 +234,10 @@ fn tablespaces_are_restored_elsewhere() {
     drop(client);
     let in_use = fails(&["restore", "--from", text(&place), "--to", text(&copy)]);
     assert!(in_use.contains("fast"), "{in_use}");
+    let wrong = fails(&["restore", "--from", text(&place), "--to", text(&copy), "--tablespace", "/slow=/x"]);
+    let known = format!("the tablespaces of the backup are fast in {}", fast.display());
+    assert!(wrong.contains("was in /slow") && wrong.contains(&known), "{wrong}");
+    assert!(!copy.join("control").exists());
     let moved = format!("{}={}", fast.display(), new.display());
     succeeds(&["restore", "--from", text(&place), "--to", text(&copy), "--tablespace", &moved]);
     assert_eq!(server.stop("-TERM").0, Some(0));

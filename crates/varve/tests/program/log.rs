@@ -85,7 +85,7 @@ fn connections_are_in_the_log_if_that_is_asked_for() {
 /// logged.
 #[test]
 fn what_was_asked_for_is_in_the_log() {
-    let quiet = logged(&["create table t (a int)", "select 1/0"]);
+    let quiet = logged(&["create table t (a int)", "set log_min_messages = 'fatal'", "select 1/0"]);
     let refused = "FATAL:  3D000: database \"nosuch\" does not exist (client 127.0.0.1:";
     assert!(quiet.contains(refused), "{quiet}");
     assert_eq!(quiet.lines().count(), 1, "{quiet}");
@@ -103,8 +103,11 @@ fn what_was_asked_for_is_in_the_log() {
         logged(&["set log_min_duration_statement = 0", "select 3", "reset log_min_duration_statement"]);
     assert!(slow.contains("LOG:  duration: ") && slow.contains(" ms  statement: select 3\n"), "{slow}");
 
-    let errors = logged(&["set log_min_messages = 'error'", "select 1/0"]);
+    let errors = logged(&["select 1/0", "selec", "set log_min_error_statement = 'fatal'", "select 2/0"]);
     assert!(errors.contains("ERROR:  22012: division by zero\n\tSTATEMENT:  select 1/0\n"), "{errors}");
+    assert!(errors.contains("42601") && errors.contains("\tSTATEMENT:  selec\n"), "{errors}");
+    let (first, second) = (errors.matches("22012").count(), errors.matches("select 2/0").count());
+    assert_eq!((first, second), (2, 0), "{errors}");
 }
 
 /// Starts a server with these lines in varve.toml.

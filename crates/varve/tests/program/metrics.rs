@@ -177,6 +177,26 @@ fn each_line_of_the_metrics_is_right_and_counters_grow() {
 }
 
 #[test]
+fn connections_without_a_request_do_not_lock_out_others_and_counters_never_fall() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path(), SETTINGS);
+    let mut client = served.connect();
+    client.batch_execute("select 1; select 2").unwrap();
+    let before = served.metrics();
+    let silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(&served.metrics).unwrap()).collect();
+    client.batch_execute("select pg_stat_statements_reset()").unwrap();
+    let began = std::time::Instant::now();
+    let after = served.metrics();
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    drop(silent);
+    for counter in
+        ["varve_run_statements_total", "varve_statement_seconds_total", "varve_statement_rows_total"]
+    {
+        assert!(after[counter] >= before[counter], "{counter}: {} and {}", before[counter], after[counter]);
+    }
+}
+
+#[test]
 fn the_page_loads_nothing_from_elsewhere_and_its_figures_have_the_waits() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path(), SETTINGS);
