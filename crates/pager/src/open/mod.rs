@@ -682,8 +682,8 @@ fn finish(
     }
     let workers = Workers::new(config.workers())?;
     let recovery = recovered.as_ref().map(|(_, recovery)| *recovery);
-    let (target, redone_pages) = (config.checkpoint.recovery_target, ledger.pages_count() as u64);
     Ok(Shared {
+        restart_bound: RestartBound::new(&config.checkpoint, recovery, ledger.pages_count() as u64),
         pool,
         log,
         ledger,
@@ -711,7 +711,6 @@ fn finish(
             warnings,
         },
         checkpointing: Mutex::default(),
-        restart_bound: RestartBound::new(target, recovery, redone_pages),
         journal: CheckpointJournal::default(),
         is_stopping: AtomicBool::new(false),
         cleans_until: AtomicU64::new(0),

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 
 use crate::base::ids::PageId;
 use crate::base::space_format::ExtentNo;
+use crate::config::CheckpointConfig;
 use crate::recovery::Recovery;
 use crate::running::shared::Shared;
 
@@ -126,14 +127,14 @@ pub(crate) struct RestartBound {
 
 impl RestartBound {
     /// Begins with what this start has measured. `pages` is the number of pages that its redo has changed.
-    pub(crate) fn new(target: Option<Duration>, recovery: Option<Recovery>, pages: u64) -> RestartBound {
+    pub(crate) fn new(config: &CheckpointConfig, recovery: Option<Recovery>, pages: u64) -> RestartBound {
         let mut speed = RedoSpeed::UNKNOWN;
         let before_redo = recovery.map_or(0.0, |recovery| recovery.levels_time.as_secs_f64());
         if let Some(Recovery { redo, analysis_time, redo_time, .. }) = recovery {
             speed.learn(analysis_time + redo_time, redo.log_bytes, pages);
         }
         let state = State { speed, before_redo, sampled: None, adjusted: None, next: 0 };
-        RestartBound { target, state: Mutex::new(state) }
+        RestartBound { target: config.recovery_target, state: Mutex::new(state) }
     }
 }
 
