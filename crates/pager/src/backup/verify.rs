@@ -19,7 +19,7 @@ use crate::base::ids::{PageId, PageRange};
 use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::log::Group;
-use crate::log::blocks::BlockChain;
+use crate::log::blocks::{BlockChain, BlockMark};
 use crate::log::format::Geometry;
 
 /// A backup that was verified.
@@ -29,6 +29,8 @@ pub struct BackupSummary {
     pub start: BackupStart,
     /// What it says at its end.
     pub end: BackupEnd,
+    /// The last block of its log, if its log has a block.
+    pub(crate) last: Option<BlockMark>,
 }
 
 /// Receives the contents of a backup while it is verified.
@@ -171,7 +173,7 @@ impl Contents {
         if self.newest > end.end {
             return Err(damaged("a page is newer than its log"));
         }
-        Ok(BackupSummary { start, end })
+        Ok(BackupSummary { start, end, last: chain.last() })
     }
 }
 

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
 use varve_engine::{Algorithm, BackupOptions, Compression};
-use varve_pager::{BackupBase, BackupSource, BackupSummary, HomeLayout, PackedConfig};
+use varve_pager::{ArchiveSource, BackupBase, BackupSource, BackupSummary, HomeLayout, PackedConfig};
 
-use super::{BackupArgs, BackupCommand, CommandError, RestoreArgs, Where, say, warn};
+use super::{BackupArgs, BackupCommand, CommandError, RestoreArgs, Where, moment, say, warn};
 use crate::Embedded;
+use crate::archive_place::ArchivePlace;
 use crate::backup_place::{BackupWriter, StoredBackup};
 use crate::config::show_bytes;
 use crate::data_directory::{DatabaseDevices, DirectoryState};
@@ -63,7 +64,7 @@ fn take(arguments: &BackupArgs, source: &str, to: &Path) -> Result<(), CommandEr
         from_directory(arguments, Path::new(source), base, &mut taking)?;
     }
     let bytes = taking.writer.bytes();
-    let BackupSummary { start, end } = taking.writer.finish()?;
+    let BackupSummary { start, end, .. } = taking.writer.finish()?;
     let unchanged = match start.base {
         Some(_) => format!(", {} unchanged ones are in the earlier backup", end.same),
         None => String::new(),
@@ -172,7 +173,7 @@ fn copy(
 
 fn verify(place: &Path) -> Result<(), CommandError> {
     let stored = StoredBackup::open(place)?;
-    let BackupSummary { start, end } = stored.verify()?;
+    let BackupSummary { start, end, .. } = stored.verify()?;
     say(format!(
         "backup {:016x} is complete: {} pages, log from LSN {} to LSN {}",
         start.backup, end.pages, start.start, end.end
@@ -237,10 +238,18 @@ pub fn restore(arguments: &RestoreArgs) -> Result<(), CommandError> {
         arguments.tablespaces.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
     let location = |from: &str| moved.get(from).map_or_else(|| from.to_owned(), |to| (*to).to_owned());
     let sources: Vec<&dyn BackupSource> = chain.iter().map(|stored| stored as &dyn BackupSource).collect();
-    let report = varve_engine::restore(pager, &sources, &location).map_err(CommandError::Copy)?;
+    let store = arguments.archive.clone().map(ArchivePlace::new);
+    let archive = store.as_ref().map(|store| ArchiveSource {
+        store,
+        timeline: arguments.timeline,
+        until: arguments.until,
+    });
+    let report = varve_engine::restore(pager, &sources, archive, &location).map_err(CommandError::Copy)?;
     devices.close();
+    let time =
+        report.time_us.map_or_else(String::new, |us| format!(" (commits up to {})", moment::shown(us)));
     say(format!(
-        "restored the state at LSN {} into {}: {} pages, {} changes from the log; the database has the new id {:016x}",
+        "restored the state at LSN {}{time} into {}: {} pages, {} changes from the log; the database has the new id {:016x}",
         report.end,
         path.display(),
         report.pages,

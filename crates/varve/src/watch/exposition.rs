@@ -110,6 +110,7 @@ impl Collector for Scrape {
         latencies(&mut out, figures)?;
         spaces(&mut out, figures)?;
         log(&mut out, figures)?;
+        archive(&mut out, figures)?;
         transactions(&mut out, figures)?;
         sessions(&mut out, figures)
     }
@@ -253,6 +254,30 @@ fn log(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {
     let causes = causes.map(|(cause, count)| (vec![label("cause", cause)], Value::counter(count)));
     out.all("taken", &unit("checkpoints"), "Checkpoints, by cause", causes)?;
     out.one("checkpoint", &Unit::Seconds, "Time of all checkpoints", Value::Counter(log.checkpoint_seconds))
+}
+
+fn archive(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {
+    let Some(archive) = &figures.archive else { return Ok(()) };
+    let help = "The part of the redo log that is not archived";
+    out.one("archive_lag", &Unit::Bytes, help, Value::gauge(archive.lag_bytes))?;
+    let help = "Time for which commits have not been archived";
+    out.one("archive_lag", &Unit::Seconds, help, Value::gauge(archive.lag_seconds))?;
+    let help = "1 if the last attempt to archive the log failed";
+    out.one("archive", &unit("failing"), help, Value::gauge(u64::from(archive.is_failing)))?;
+    out.one(
+        "archive",
+        &unit("pieces"),
+        "Pieces of the log that were archived",
+        Value::counter(archive.pieces),
+    )?;
+    out.one(
+        "archive",
+        &unit("failures"),
+        "Failed attempts to archive the log",
+        Value::counter(archive.failures),
+    )?;
+    let help = "Parts of the log that were cut before they were archived";
+    out.one("archive", &unit("gaps"), help, Value::counter(archive.gaps))
 }
 
 fn transactions(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {

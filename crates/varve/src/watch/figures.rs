@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use varve_device::{LatencySummary, Timed};
-use varve_engine::{Database, DeviceRow};
+use varve_engine::{Archiver, Database, DeviceRow};
 use varve_sql::{SessionState, SqlDatabase, StatementState, TableState, log, without_literals};
 
 use super::levels::{LevelFigures, levels};
@@ -35,6 +35,8 @@ pub struct Figures {
     pub spaces: Vec<SpaceFigures>,
     /// The redo log and checkpoints.
     pub log: LogFigures,
+    /// The log archive, if there is one.
+    pub archive: Option<ArchiveFigures>,
     /// Transactions and locks.
     pub transactions: TransactionFigures,
     /// The sessions.
@@ -125,6 +127,23 @@ pub struct LogFigures {
     pub checkpoints_requested: u64,
     /// The time of all checkpoints.
     pub checkpoint_seconds: f64,
+}
+
+/// The log archive.
+#[derive(Debug, Serialize)]
+pub struct ArchiveFigures {
+    /// The bytes of the redo log that are not archived.
+    pub lag_bytes: u64,
+    /// The time for which commits have not been archived.
+    pub lag_seconds: u64,
+    /// Whether the last attempt failed.
+    pub is_failing: bool,
+    /// The pieces that were stored.
+    pub pieces: u64,
+    /// The attempts that failed.
+    pub failures: u64,
+    /// Parts of the log that were cut before they were archived.
+    pub gaps: u64,
 }
 
 /// Transactions and locks.
@@ -228,6 +247,7 @@ impl Watched {
             devices: self.engine.devices().into_iter().map(device).collect(),
             spaces: self.engine.io().into_iter().map(space).collect(),
             log: self.log(),
+            archive: self.engine.archiver().map(archive),
             transactions: TransactionFigures {
                 commits: stats.commits,
                 rollbacks: stats.rollbacks,
@@ -259,6 +279,18 @@ impl Watched {
             checkpoints_requested: pager.requested_checkpoints,
             checkpoint_seconds: pager.checkpoint_micros as f64 / 1e6,
         }
+    }
+}
+
+fn archive(archiver: &Archiver) -> ArchiveFigures {
+    let status = archiver.status();
+    ArchiveFigures {
+        lag_bytes: status.lag_bytes,
+        lag_seconds: status.lag_seconds,
+        is_failing: status.error.is_some(),
+        pieces: status.pieces_count,
+        failures: status.failures_count,
+        gaps: status.gaps_count,
     }
 }
 
