@@ -19,13 +19,20 @@ use crate::error::{Error, Result};
 pub(crate) struct BackgroundThreads {
     purge_bell: Arc<Bell>,
     recovery_bell: Arc<Bell>,
+    archive_bell: Arc<Bell>,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl BackgroundThreads {
     /// Returns an object that has no threads yet.
     pub(crate) fn new(purge_bell: Arc<Bell>) -> BackgroundThreads {
-        BackgroundThreads { purge_bell, recovery_bell: Arc::default(), handles: Mutex::default() }
+        let (recovery_bell, archive_bell, handles) = Default::default();
+        BackgroundThreads { purge_bell, recovery_bell, archive_bell, handles }
+    }
+
+    /// Returns the bell of the thread that archives the log.
+    pub(crate) fn archive_bell(&self) -> &Arc<Bell> {
+        &self.archive_bell
     }
 
     /// Returns the bell of the thread that rolls back transactions which a crash left unfinished.
@@ -46,6 +53,7 @@ impl BackgroundThreads {
     pub(crate) fn stop(&self) {
         self.purge_bell.stop();
         self.recovery_bell.stop();
+        self.archive_bell.stop();
         for thread in self.handles.lock().drain(..) {
             if thread.join().is_err() {
                 // The thread has reported its panic; there is nothing to wait for.

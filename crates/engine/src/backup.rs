@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use varve_pager::{
-    BackupOptions, BackupProgress, BackupSource, BackupStart, MapLocation, PagerConfig, RestoreReport,
+    ArchiveSource, BackupOptions, BackupProgress, BackupSource, BackupStart, MapLocation, PagerConfig,
+    RestoreReport,
 };
 
 use crate::database::Database;
@@ -65,11 +66,13 @@ impl Backup<'_> {
 }
 
 /// Makes a database of a chain of backups, newest first, in the empty place that `config` names. Its id is a
-/// new one. The next start rolls back the transactions that had not committed at the end of the backup.
+/// new one. With an archive, it has the state at a moment after the backup. The next start rolls back the
+/// transactions that had not committed at the end of the backup, or at this moment.
 pub fn restore(
     config: PagerConfig,
     chain: &[&dyn BackupSource],
+    archive: Option<ArchiveSource<'_>>,
     location: MapLocation<'_>,
 ) -> Result<RestoreReport> {
-    Ok(varve_pager::restore(config, Arc::new(EngineRedo), chain, location)?)
+    Ok(varve_pager::restore_until(config, Arc::new(EngineRedo), chain, archive, location)?)
 }

@@ -668,6 +668,7 @@ impl Context {
         if !planted("commit: its mark is not logged") {
             segment.end(&mut mtr, header);
         }
+        mtr.note_commit();
         let lsn = mtr.commit_with(|lsn| {
             core.status.set_committed(id, lsn);
             if let Some(start) = start {

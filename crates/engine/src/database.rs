@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use varve_memory::TablesRegion;
-use varve_pager::{PageId, Pager, PagerStats};
+use varve_pager::{Archiver, PageId, Pager, PagerConfig, PagerStats};
 
 use crate::background::BackgroundThreads;
 use crate::catalog::{IndexId, ObjectId, POSTGRES, SequenceDef, SequenceState, TableDef, TableId};
@@ -21,6 +21,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::io::{Accounts, DeviceRow, DeviceTrace, IoRow};
 use crate::options::Options;
+use crate::paged::PAGED;
 use crate::partitions::PartitionSpace;
 use crate::quota::TemporaryQuota;
 use crate::redo::EngineRedo;
@@ -38,6 +39,8 @@ pub struct Database {
     accounts: Accounts,
     lock_timeout: Option<Duration>,
     threads: Arc<BackgroundThreads>,
+    /// Archives the log, if there is an archive.
+    archiver: Option<Arc<Archiver>>,
 }
 
 /// Counters of an open database.
@@ -69,14 +72,17 @@ impl Database {
         let memory = options.memory.as_ref();
         tables_region::prepare(memory, &options.pager)?;
         let (limit_bytes, derive) = (options.rollback_limit_bytes, &options.derive);
-        let core = Pager::open_and(options.pager, Arc::new(EngineRedo), |pager| {
+        let pager = PagerConfig { archives: options.archive.is_some(), ..options.pager };
+        let core = Pager::open_and(pager, Arc::new(EngineRedo), |pager| {
             let core = recovery::open(pager, temporary.clone(), limit_bytes, derive.clone())?;
             tables_region::open(&core, memory)?;
             Ok::<_, Error>(core)
         })?;
         let threads = Arc::new(BackgroundThreads::new(Arc::clone(core.purge.bell())));
         accounts.add(&core.pager.tablespace_directories());
-        let database = Database { core, accounts, lock_timeout: options.lock_timeout, threads };
+        let archiver = options.archive.map(|archive| Archiver::begin(&core.pager, archive)).transpose()?;
+        let (lock_timeout, archiver) = (options.lock_timeout, archiver.map(Arc::new));
+        let database = Database { core, accounts, lock_timeout, threads, archiver };
         if options.background {
             database.start_threads()?;
         } else {
@@ -89,7 +95,19 @@ impl Database {
         let core = Arc::clone(&self.core);
         self.threads.spawn("varve-purge", move || purge::run(&core))?;
         let (core, bell) = (Arc::clone(&self.core), Arc::clone(self.threads.recovery_bell()));
-        self.threads.spawn("varve-rollback", move || recovery::run(&core, &bell))
+        self.threads.spawn("varve-rollback", move || recovery::run(&core, &bell))?;
+        let Some(archiver) = self.archiver.clone() else { return Ok(()) };
+        let bell = Arc::clone(self.threads.archive_bell());
+        self.threads.spawn("varve-archive", move || {
+            while bell.wait(archiver.pause()) {
+                archiver.archive_if_due();
+            }
+        })
+    }
+
+    /// Returns the archiver of the log, if the log is archived.
+    pub fn archiver(&self) -> Option<&Archiver> {
+        self.archiver.as_deref()
     }
 
     /// Counts the I/O of new tablespaces, too.
@@ -184,6 +202,17 @@ impl Database {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.core.pager.warnings();
         warnings.extend(self.tables_region().and_then(TablesRegion::warning));
+        if self.archiver.is_some() {
+            let catalog = self.core.catalog.current();
+            let outside = catalog.all_tables().filter(|def| def.engine != PAGED);
+            warnings.extend(outside.map(|def| {
+                format!(
+                    "the log is archived, but it does not have the rows of table \"{}\", which engine {} stores: a restore \
+                     does not have them, and backups are refused",
+                    def.name, def.engine
+                )
+            }));
+        }
         let unusable = self.core.partitions.all_unusable();
         warnings.extend(unusable.map(|error| format!("{error}. {}", error.hint().unwrap_or_default())));
         warnings
@@ -285,7 +314,11 @@ impl Database {
         if let Some(region) = self.tables_region() {
             region.settle()?;
         }
+        let archive = || self.archiver.as_ref().map_or(Ok(()), |archiver| archiver.archive());
+        // A failure is in the messages of the archiver. The log that is not archived stays.
+        let _told = archive();
         self.core.pager.shutdown()?;
+        let _told = archive();
         match given_back {
             Err(Error::Pager(error)) if error.is_no_space() => Ok(()),
             given_back => given_back,

@@ -130,8 +130,8 @@ pub use types::{ColumnType, Datum, Moment, Value};
 pub use varve_device::{PlantedFault, plant_panic, planted_panic};
 pub use varve_memory::{EngineKind, MemoryTables, TablesRegion};
 pub use varve_pager::{
-    Algorithm, BackupBase, BackupOptions, BackupProgress, BackupStart, Compression, LevelReport, LogStats,
-    Lsn, NewTablespace, PageCounting, PageCounts, PageId, PageMeter, PagerStats, ProtectionKind,
+    Algorithm, Archiver, BackupBase, BackupOptions, BackupProgress, BackupStart, Compression, LevelReport,
+    LogStats, Lsn, NewTablespace, PageCounting, PageCounts, PageId, PageMeter, PagerStats, ProtectionKind,
     RestartEstimate, SpaceId, StoredPages, Tablespace,
 };
 pub use waits::{LongWait, WaitNotice};

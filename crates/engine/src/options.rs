@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use varve_memory::MemoryTables;
-use varve_pager::PagerConfig;
+use varve_pager::{ArchiveOptions, PagerConfig};
 
 use crate::catalog::Deriver;
 
@@ -29,12 +29,22 @@ pub struct Options {
     pub derive: Option<Deriver>,
     /// The file with the tables of the memory-oriented engines. Without it these engines are not available.
     pub memory: Option<MemoryTables>,
+    /// Where the log is archived, and how. Without it, the log is not archived.
+    pub archive: Option<ArchiveOptions>,
 }
 
 impl Options {
     /// Returns the default options with these devices.
     pub fn new(pager: PagerConfig) -> Self {
         let background = pager.background;
-        Self { pager, lock_timeout: None, rollback_limit_bytes: None, background, derive: None, memory: None }
+        Self {
+            pager,
+            lock_timeout: None,
+            rollback_limit_bytes: None,
+            background,
+            derive: None,
+            memory: None,
+            archive: None,
+        }
     }
 }

@@ -33,7 +33,7 @@ pub fn backup(bytes: &[u8]) {
     assert_eq!(whole, taken.and_then(|()| verifier.finish()).ok(), "in pieces");
 }
 
-fn framed(input: &mut Input<'_>) -> Vec<u8> {
+pub(crate) fn framed(input: &mut Input<'_>) -> Vec<u8> {
     let mut frames = Vec::new();
     while !input.is_empty() {
         let (kind, length) = (input.byte(), input.u16());
@@ -50,18 +50,25 @@ impl RedoOps for NoOps {
     }
 }
 
-/// Returns a first input: the backup of a new database.
-pub(crate) fn first_input() -> Vec<u8> {
+/// Returns the backup of a new database, whose log is archived or not.
+pub(crate) fn first_backup(archives: bool) -> Vec<u8> {
     let mut config = PagerConfig::new(MemoryDirectory::new());
     config.page_size = PAGE_BYTES;
     config.pool_bytes = 64 * PAGE_BYTES;
     config.log_segment_bytes = 1 << 20;
     config.log_capacity_bytes = 4 << 20;
     config.background = false;
+    config.archives = archives;
     let pager = Pager::open(config, Arc::new(NoOps)).expect("a new database");
     let mut backup = pager.backup(BackupOptions::default()).expect("a backup");
     let mut bytes = Vec::new();
     while backup.next(&mut bytes).expect("a backup") {}
+    bytes
+}
+
+/// Returns a first input: a backup.
+pub(crate) fn first_input() -> Vec<u8> {
+    let bytes = first_backup(false);
     let mut input = vec![1];
     for (kind, contents) in fuzzing::frames_of_backup(&bytes).expect("a backup") {
         input.push(kind);

@@ -7,15 +7,16 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use varve::config::{
-    CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, MessageSettings, NvmSettings,
-    PackedSettings, PoolSettings, RegionSettings, ServerSettings, Settings, SmartSettings, TablesSettings,
-    TlsSettings, TraceSettings, UndoSettings,
+    ArchiveSettings, CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE,
+    MessageSettings, NvmSettings, PackedSettings, PoolSettings, RegionSettings, ServerSettings, Settings,
+    SmartSettings, TablesSettings, TlsSettings, TraceSettings, UndoSettings,
 };
 use varve_engine::EngineKind;
 use varve_pager::{FlashSettings, NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
-const SECTIONS: [&str; 17] = [
+const SECTIONS: [&str; 18] = [
+    "archive",
     "metrics",
     "statements",
     "checkpoint",
@@ -105,6 +106,7 @@ fn written(settings: &Settings) -> String {
         server,
         query,
         checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds, recovery_target_seconds },
+        archive,
         undo: UndoSettings { retention_seconds },
         trace: TraceSettings { entries, latencies },
         smart,
@@ -150,13 +152,22 @@ fn written(settings: &Settings) -> String {
     let _ = writeln!(out, "recovery_target = {recovery_target_seconds}");
     let _ = writeln!(out, "[undo]\nretention = {retention_seconds}");
     let _ = writeln!(out, "[trace]\nentries = {entries}\nlatencies = {latencies}");
-    out.push_str(&of_smart(smart));
+    out.push_str(&[of_archive(archive), of_smart(smart)].concat());
     out.push_str(&nvm.as_ref().map_or_else(String::new, of_nvm));
     out.push_str(&flash.as_ref().map_or_else(String::new, of_flash));
     let _ = writeln!(out, "{}[query]", of_home(settings));
     for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
     }
+    out
+}
+
+/// Returns the section of the log archive.
+fn of_archive(archive: &ArchiveSettings) -> String {
+    let ArchiveSettings { directory, interval_seconds, compression } = archive;
+    let mut out = format!("[archive]\ninterval = {interval_seconds}\ncompression = '{compression}'\n");
+    let place = directory.as_ref().and_then(|directory| directory.to_str());
+    let _ = place.map(|place| writeln!(out, "directory = {}", quoted(place)));
     out
 }
 

@@ -12,6 +12,7 @@
 //! 3. If the input can be decoded, the target encodes the result again and compares.
 
 mod allocation;
+mod archive;
 mod backup;
 mod catalog;
 mod config;
@@ -53,6 +54,7 @@ pub type FuzzTarget = fn(&[u8]);
 /// All targets, with the name of their program and of the folder with their inputs.
 pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("allocation", allocation),
+    ("archive", archive),
     ("backup", backup),
     ("catalog", catalog),
     ("config", config),
@@ -91,6 +93,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
 ];
 
 pub use allocation::allocation;
+pub use archive::archive;
 pub use backup::backup;
 pub use catalog::catalog;
 pub use config::config;

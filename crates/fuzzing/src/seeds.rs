@@ -248,6 +248,8 @@ impl Seeds {
 
     fn small(&mut self) {
         let steps: Vec<u8> = (0..60_u8).flat_map(|step| [step % 9, 3, 1, step % 7, step / 3, step]).collect();
+        self.add("archive", &[&crate::archive::first_input()]);
+        crate::archive::first_notes().iter().for_each(|note| self.add("archive", &[note]));
         self.add("backup", &[&crate::backup::first_input()]);
         self.add("node_model", &[&[0], &steps]);
         self.add("node_model", &[&[1], &steps]);

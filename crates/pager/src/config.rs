@@ -167,6 +167,9 @@ pub struct PagerConfig {
     pub compression: Compression,
     /// Which free space inside files goes back to the devices as holes.
     pub trim: Trim,
+    /// Whether the log is archived. Then a start keeps log that the last run did not archive, and the log has
+    /// the time of each commit.
+    pub archives: bool,
 }
 
 impl PagerConfig {
@@ -260,6 +263,7 @@ impl PagerConfig {
             growth_extents: 8,
             compression: Compression::NONE,
             trim: Trim::Auto,
+            archives: false,
         }
     }
 

@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 use varve_device::Directory;
 
+use crate::backup::archive::piece::{Piece, PieceStart};
+use crate::backup::archive::store::TimelineName;
+use crate::backup::contents::{KIND_LOG, KIND_START};
 use crate::backup::frame::{FrameReader, FrameWriter};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageRange, SpaceId};
@@ -18,14 +21,16 @@ use crate::base::lsn::Lsn;
 use crate::base::page::PageDamage;
 use crate::base::space_format::{Entry, Geometry};
 use crate::config::PagerConfig;
+use crate::control::tablespaces::TablespacesInUse;
 use crate::control::{Control, StartHistory};
 use crate::home::compression::stored_page;
 use crate::home::files::{SpaceFile, SpaceFiles};
 use crate::home::{packed, protection};
+use crate::log::notes::time::Timed;
 use crate::log::notes::{discards, stored_forms, written};
 use crate::log::redo::{self, RedoError, RedoOps};
 use crate::space::map::Map;
-use crate::{Access, Compression};
+use crate::{Access, BackupStart, Compression};
 
 pub use crate::nvm::fuzzing::{Slots, region_header, slot_header};
 
@@ -225,4 +230,42 @@ pub fn frames_of_backup(mut backup: &[u8]) -> Result<Vec<(u8, Vec<u8>)>> {
         frames.push((frame.kind, frame.contents));
     }
     Ok(frames)
+}
+
+/// Reads a piece of a log archive. Panics if a piece that can be read does not come back when it is written
+/// again.
+pub fn read_piece(bytes: &[u8]) -> Result<()> {
+    let piece = Piece::decode(bytes)?;
+    let again = Piece::decode(&piece.encode(Compression::NONE));
+    assert!(again.is_ok_and(|again| again == piece), "a piece comes back");
+    Ok(())
+}
+
+/// Returns a piece of a log archive with the log of a backup, which must have a log block.
+pub fn piece_of_backup(backup: &[u8]) -> Result<Vec<u8>> {
+    let (mut start, mut blocks) = (None, Vec::new());
+    for (kind, contents) in frames_of_backup(backup)? {
+        match kind {
+            KIND_START => start = Some(BackupStart::decode(&contents)?),
+            KIND_LOG => blocks.extend_from_slice(&contents),
+            _ => {}
+        }
+    }
+    let nothing = || PagerError::Backup { what: "there is no start".into() };
+    let BackupStart { page_size, database, start, log_segment_bytes, program, .. } =
+        start.ok_or_else(nothing)?;
+    let timeline = TimelineName { database, timeline: 1 };
+    let start = PieceStart { page_size, timeline, start, log_segment_bytes, program };
+    Ok(Piece::new(start, blocks)?.encode(Compression::NONE))
+}
+
+/// Decodes the payloads of the log records that only an archived log has. Panics if a list of tablespaces
+/// does not come back.
+pub fn read_archive_notes(payload: &[u8]) {
+    if let Some((what, time_us)) = Timed::decode(payload) {
+        assert_eq!(what.payload(time_us), payload);
+    }
+    if let Some(list) = TablespacesInUse::decode(payload) {
+        assert_eq!(TablespacesInUse::decode(&list.encode()), Some(list));
+    }
 }

@@ -10,7 +10,7 @@
 //!
 //! | folder | what is in it |
 //! |---|---|
-//! | `backup/` | online backup, restore |
+//! | `backup/` | online backup, log archive, restore |
 //! | `api/` | what the engine calls: pages, mini-transactions, settings, statistics |
 //! | `open/` | making a database, or recovering one |
 //! | `running/` | page writers, checkpoints, the parts that threads share |
@@ -51,9 +51,14 @@ pub use api::mtr::{H, Mtr};
 pub use api::pager::{DataFile, Pager};
 pub use api::stats::PagerStats;
 pub use api::tablespaces::{NewTablespace, Tablespace};
+pub use backup::archive::archiver::{ArchiveNotice, ArchiveOptions, ArchiveStatus, Archiver};
+pub use backup::archive::moment::Until;
+pub use backup::archive::piece::ARCHIVE_VERSION;
+pub use backup::archive::store::{ArchiveStore, StoredPiece, TimelineName};
 pub use backup::contents::{BACKUP_VERSION, BackupBase, BackupEnd, BackupStart};
 pub use backup::copy::{Backup, BackupOptions, BackupProgress};
-pub use backup::restore::{BackupSource, MapLocation, RestoreReport, restore};
+pub use backup::restore::{MapLocation, RestoreReport, restore, restore_until};
+pub use backup::source::{ArchiveSource, BackupSource};
 pub use backup::verify::{BackupSummary, BackupVerifier, verify_backup};
 pub use base::compression::{Algorithm, Compression};
 pub use base::error::{BadLocation, LocationFlaw, PagerError, Result};

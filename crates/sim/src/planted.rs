@@ -504,12 +504,16 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
 /// faults: two threads would have to meet in the middle of a move, a discard or a read, or the records of a
 /// cache would have to be older than its seal.
 pub const HUNTED_ELSEWHERE: &[&str] = &[
+    "archive: a piece that could not be stored counts as archived",
+    "archive: a timeline of another history is taken",
+    "archive: another history is continued",
     "flash: any records are taken for sealed",
     "flash: what is read along is not watched",
     "packed: a discard frees its slots at once",
     "packed: a move of a discarded page counts",
     "packed: reclamation ignores a newer slot",
     "packed: recovery takes notes of discarded pages",
+    "restore: the commit after the moment is taken",
 ];
 
 /// Returns the switches in the code that are searched.

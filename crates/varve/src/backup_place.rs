@@ -237,7 +237,7 @@ struct Manifest {
 
 impl Manifest {
     fn text(&self) -> String {
-        let BackupSummary { start, end } = &self.summary;
+        let BackupSummary { start, end, .. } = &self.summary;
         let mut table = toml::Table::new();
         let mut put = |name: &str, value: toml::Value| drop(table.insert(name.to_owned(), value));
         let number = |value: u64| toml::Value::Integer(i64::try_from(value).unwrap_or(i64::MAX));
@@ -331,10 +331,7 @@ impl StoredBackup {
 
     fn lsn(&self, name: &str) -> Result<Lsn> {
         let text = self.text(name)?;
-        let parsed = text.split_once('/').and_then(|(high, low)| {
-            let (high, low) = (u64::from_str_radix(high, 16).ok()?, u64::from_str_radix(low, 16).ok()?);
-            (high < 1 << 30 && low < 1 << 32).then_some(Lsn::new(high << 32 | low))
-        });
+        let parsed = Lsn::parse(text);
         parsed.ok_or_else(|| self.damaged(format!("{name} {text} is no LSN")))
     }
 

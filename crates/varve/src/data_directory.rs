@@ -20,11 +20,12 @@ use varve_device::{
 use varve_engine::{Database, Options};
 use varve_pager::control::{CONTROL_FILE, Control};
 use varve_pager::{
-    FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, PagerConfig, ProtectionKind,
-    REGION_HEADER_BYTES, is_unneeded_region,
+    ArchiveOptions, FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, PagerConfig,
+    ProtectionKind, REGION_HEADER_BYTES, is_unneeded_region,
 };
 use varve_query::EmulatedDrive;
 
+use crate::archive_place::ArchivePlace;
 use crate::config::{
     AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, FlashSection, MAIN_DEVICE, NvmSettings,
     RegionSettings, Settings, show_bytes,
@@ -276,7 +277,12 @@ impl DatabaseDevices {
         apply(settings, has_compressed, &mut pager);
         let tables = settings.nvm.as_ref().map(|nvm| nvm.tables);
         let tables = memory.zip(tables).and_then(|(directory, tables)| wanted(tables, directory));
-        Ok(Options { derive: Some(varve_sql::deriver()), memory: tables, ..Options::new(pager) })
+        let archive = settings.archive.directory.clone().map(|path| ArchiveOptions {
+            store: Arc::new(ArchivePlace::new(path)),
+            interval: settings.archive.interval(),
+            compression: settings.archive.compression(),
+        });
+        Ok(Options { derive: Some(varve_sql::deriver()), memory: tables, archive, ..Options::new(pager) })
     }
 
     /// Returns the device of `[nvm]`, with the speed of the medium that it emulates.

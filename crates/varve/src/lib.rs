@@ -84,6 +84,7 @@
 //! # }
 //! ```
 
+mod archive_place;
 mod backup_place;
 pub mod cli;
 pub mod config;

@@ -29,8 +29,9 @@ use crate::base::ids::{Access, PageId, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::page::PAGE_HEADER_BYTES;
 use crate::home::protection::kind::ProtectionKind;
-use crate::log::record;
+use crate::log::notes::time::{NOTE_TIME, TIME_BYTES, Timed};
 use crate::log::redo::{self, FIRST_ENGINE_OP};
+use crate::log::{Appended, record};
 use crate::pool::{PageS, PageSx, PageX};
 use crate::running::shared::Shared;
 use crate::space::Pending;
@@ -74,17 +75,25 @@ pub struct Mtr<'p> {
     is_in_panic: bool,
     /// Before a clean page changes, its image is logged (`full-page-log`).
     keeps_images: bool,
+    /// The position in `records` of a time, which is known only in the append section.
+    time_at: Option<usize>,
 }
 
 impl<'p> Mtr<'p> {
     pub(crate) fn new(shared: &'p Shared) -> Mtr<'p> {
         let (records, scratch) = BUFFERS.with(RefCell::take);
-        let pending = Pending::new(&shared.spaces, &shared.pool);
-        let keeps_images = shared.config.protection == ProtectionKind::FullPageLog;
-        let slots = SmallVec::new();
-        let is_in_panic = std::thread::panicking();
-        let (named, changed) = (None, false);
-        Mtr { shared, pending, slots, records, scratch, named, changed, is_in_panic, keeps_images }
+        Mtr {
+            shared,
+            pending: Pending::new(&shared.spaces, &shared.pool),
+            slots: SmallVec::new(),
+            records,
+            scratch,
+            named: None,
+            changed: false,
+            is_in_panic: std::thread::panicking(),
+            keeps_images: shared.config.protection == ProtectionKind::FullPageLog,
+            time_at: None,
+        }
     }
 
     fn hold(&mut self, page: Latched<'p>) -> H {
@@ -303,6 +312,15 @@ impl<'p> Mtr<'p> {
         record::put_note(&mut self.records, kind, payload);
     }
 
+    /// Says that this mini-transaction commits a transaction. If the log is archived, it gets the time of the
+    /// commit.
+    pub fn note_commit(&mut self) {
+        if self.shared.log.has_times() {
+            record::put_note(&mut self.records, NOTE_TIME, &Timed::Commit.payload(0));
+            self.time_at = Some(self.records.len() - TIME_BYTES);
+        }
+    }
+
     /// Appends the records to the log. Returns the LSN of the changes, or `Lsn::ZERO` if there were none.
     pub fn commit(self) -> Lsn {
         if self.records.is_empty() && self.pending.is_empty() { Lsn::ZERO } else { self.commit_with(|_| ()) }
@@ -322,12 +340,17 @@ impl<'p> Mtr<'p> {
             })
         } else {
             self.changed_pages().filter(|page| page.is_clean()).for_each(|page| page.announce());
-            let records = std::mem::take(&mut self.records);
-            let end = log.append(&records, |at| {
+            let mut records = std::mem::take(&mut self.records);
+            let time_at = self.time_at;
+            let inside = |at: Appended| {
                 self.changed_pages().for_each(|page| page.stamp(&at));
                 f(at.end);
                 at.end
-            });
+            };
+            let end = match time_at {
+                Some(time_at) => log.append_timed(&mut records, time_at, inside),
+                None => log.append(&records, inside),
+            };
             self.records = records;
             end
         };

@@ -17,8 +17,9 @@ use crate::base::error::{BadLocation, LocationFlaw, PagerError, Result};
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
-use crate::control::tablespaces::{Listed, TablespaceList, TablespaceState};
+use crate::control::tablespaces::{Listed, NOTE_TABLESPACES, TablespaceList, TablespaceState};
 use crate::home::protection::kind::ProtectionKind;
+use crate::log::notes::time::Timed;
 use crate::open::tablespaces::{TablespaceParts, TablespacePlace};
 
 /// The properties of a tablespace that will be made.
@@ -127,6 +128,7 @@ impl Pager {
         let made = self
             .make_files(found)
             .and_then(|()| self.update(list, |list| list.set_state(id, TablespaceState::InUse)))
+            .and_then(|()| self.note_list(list))
             .and_then(|()| shared.spaces.add_made(id, &shared.pool));
         if let Err(error) = made {
             shared.spaces.remove(id);
@@ -157,7 +159,29 @@ impl Pager {
                 one.name = name.to_owned();
                 one.note = note.to_vec();
             }
-        })
+        })?;
+        self.note_list(&list)
+    }
+
+    /// Logs the tablespaces in use, if the log is archived. The record of a new tablespace comes before its
+    /// first change.
+    fn note_list(&self, list: &TablespaceList) -> Result<()> {
+        let log = &self.shared.log;
+        if !log.has_times() {
+            return Ok(());
+        }
+        log.store_note(NOTE_TABLESPACES, &list.listed_in_use().encode())?;
+        let at = log.append_time(Timed::Tick);
+        Ok(log.flush(at.end)?)
+    }
+
+    /// Logs that an archive begins, or goes on: from here on each commit has its time, and each change of the
+    /// tablespaces is logged.
+    pub(crate) fn note_archive_begins(&self) -> Result<()> {
+        let list = self.shared.tablespaces.lock();
+        self.note_list(&list)?;
+        self.shared.log.append_time(Timed::Begin);
+        Ok(self.shared.log.flush(self.shared.log.end())?)
     }
 
     /// Changes the list durably. If it is not known which list a start would find, the pager stops.
@@ -210,6 +234,8 @@ impl Pager {
                 .inspect_err(|_| shared.spaces.reopen(id))?;
         }
         reached("tablespace: dropped");
+        // Without the record, a database that is restored to a later moment has an empty tablespace more.
+        let _noted = self.note_list(&list);
         let first = PageId::new(id, PageNo(0));
         let count = shared.spaces.layouts().of(first)?.pages(id);
         shared.pool.discard(PageRange { first, count }, Lsn::ZERO)?;

@@ -6,7 +6,7 @@
 //! | 2 pages | space (2), zero (2), number of pages (4), page numbers (4 each), the sealed pages |
 //! | 3 same | space (2), zero (2), number of ranges (4), ranges: first page (4), number of pages (4) |
 //! | 4 log | whole blocks of the log, one after the other |
-//! | 5 end | end LSN (8), next log block (8), number of copied pages (8), of unchanged pages (8), number of the next tablespace (4), number of spaces (4), spaces: number (2), length in pages (4); number of tablespaces (4), tablespaces: space (2), protection (1), compression (2), name, location, note (each 4 bytes of length and the bytes) |
+//! | 5 end | end LSN (8), next log block (8), number of copied pages (8), of unchanged pages (8), number of the next tablespace (4), number of spaces (4), spaces: number (2), length in pages (4); number of tablespaces (4), tablespaces (`control/tablespaces.rs`) |
 //!
 //! A start of the database is its id (8) and the LSN after which it began (8), as in `control/starts.rs`. Without
 //! an earlier backup, all fields about it are 0.
@@ -18,12 +18,11 @@
 
 use std::fmt;
 
-use crate::base::compression::{Algorithm, Compression};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::{LSN_MAX, Lsn};
-use crate::control::tablespaces::{Listed, TablespaceState};
-use crate::control::{InForce, LogStart, LogState};
+use crate::control::tablespaces::{Listed, TablespacesInUse};
+use crate::control::{LogStart, LogState};
 
 pub(crate) const KIND_START: u8 = 1;
 pub(crate) const KIND_PAGES: u8 = 2;
@@ -132,10 +131,10 @@ impl<'b> Pages<'b> {
 }
 
 /// Takes values from bytes.
-struct Taker<'b>(&'b [u8]);
+pub(super) struct Taker<'b>(pub(super) &'b [u8]);
 
 impl<'b> Taker<'b> {
-    fn bytes(&mut self, count: usize) -> Option<&'b [u8]> {
+    pub(super) fn bytes(&mut self, count: usize) -> Option<&'b [u8]> {
         let (head, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(head)
@@ -145,7 +144,7 @@ impl<'b> Taker<'b> {
         self.bytes(N)?.try_into().ok()
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    pub(super) fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
@@ -153,15 +152,25 @@ impl<'b> Taker<'b> {
         self.u8().filter(|byte| *byte < 2).map(|byte| byte == 1)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn lsn(&mut self) -> Option<Lsn> {
+    pub(super) fn page_size(&mut self) -> Option<u32> {
+        self.u32().filter(|size| size.is_power_of_two() && (4096..=65536).contains(size))
+    }
+
+    pub(super) fn segment_bytes(&mut self) -> Option<u64> {
+        let is_length =
+            |bytes: &u64| bytes.is_multiple_of(4096) && (8192..=SEGMENT_BYTES_MAX).contains(bytes);
+        self.u64().filter(is_length)
+    }
+
+    pub(super) fn lsn(&mut self) -> Option<Lsn> {
         self.u64().filter(|lsn| *lsn <= LSN_MAX).map(Lsn::new)
     }
 
@@ -173,20 +182,6 @@ impl<'b> Taker<'b> {
         let space = self.array().map(u16::from_le_bytes).map(SpaceId)?;
         (SpaceId::DURABLE.contains(&space) || space.is_tablespace()).then_some(space)
     }
-
-    fn long(&mut self) -> Option<&'b [u8]> {
-        let count = self.u32()? as usize;
-        self.bytes(count)
-    }
-
-    fn text(&mut self) -> Option<String> {
-        String::from_utf8(self.long()?.to_vec()).ok()
-    }
-}
-
-fn put_long(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    out.extend_from_slice(bytes);
 }
 
 impl BackupStart {
@@ -226,11 +221,9 @@ impl BackupStart {
     }
 
     fn fields(rest: &mut Taker<'_>) -> Option<BackupStart> {
-        let page_size = rest.u32().filter(|size| size.is_power_of_two() && (4096..=65536).contains(size))?;
+        let page_size = rest.page_size()?;
         let (database, backup, start) = (rest.u64()?, rest.u64()?, rest.lsn()?);
-        let is_length =
-            |bytes: &u64| bytes.is_multiple_of(4096) && (8192..=SEGMENT_BYTES_MAX).contains(bytes);
-        let log_segment_bytes = rest.u64().filter(is_length)?;
+        let log_segment_bytes = rest.segment_bytes()?;
         let newest = rest.log_start()?;
         let (backup_before, since) = (rest.u64()?, rest.lsn()?);
         let state = LogState { newest: rest.log_start()?, end: rest.lsn()? };
@@ -257,6 +250,11 @@ impl BackupStart {
 }
 
 impl BackupEnd {
+    /// Returns the tablespaces at the end of the backup.
+    pub(crate) fn listed_in_use(&self) -> TablespacesInUse {
+        TablespacesInUse { next: self.next_tablespace, all: self.tablespaces.clone() }
+    }
+
     /// Returns the names and the locations of the tablespaces.
     pub fn tablespaces(&self) -> impl Iterator<Item = (&str, &str)> {
         self.tablespaces.iter().map(|one| (one.name.as_str(), one.location.as_str()))
@@ -272,15 +270,7 @@ impl BackupEnd {
             out.extend_from_slice(&pages.to_le_bytes());
         }
         out.extend_from_slice(&(self.tablespaces.len() as u32).to_le_bytes());
-        for one in &self.tablespaces {
-            let (algorithm, level) =
-                one.compression.map_or((0, 0), |how| (how.algorithm.code() + 1, how.level));
-            out.extend_from_slice(&one.id.0.to_le_bytes());
-            out.extend_from_slice(&[one.protection.code(), algorithm, level]);
-            [one.name.as_bytes(), one.location.as_bytes(), &one.note]
-                .into_iter()
-                .for_each(|bytes| put_long(&mut out, bytes));
-        }
+        self.tablespaces.iter().for_each(|one| one.put(&mut out));
         out
     }
 
@@ -298,23 +288,11 @@ impl BackupEnd {
         }
         let mut tablespaces = Vec::new();
         for _ in 0..rest.u32()? {
-            tablespaces.push(tablespace(rest, next_tablespace)?);
+            tablespaces.push(Listed::take(&mut rest.0, next_tablespace)?);
         }
         let found = BackupEnd { end, next, pages, same, next_tablespace, spaces, tablespaces };
         Some(found)
     }
-}
-
-fn tablespace(rest: &mut Taker<'_>, next: u32) -> Option<Listed> {
-    let id = rest.space().filter(|id| id.is_tablespace() && u32::from(id.0) < next)?;
-    let protection = InForce::of(rest.u8()?)?;
-    let (algorithm, level) = (rest.u8()?, rest.u8()?);
-    let compression = match algorithm.checked_sub(1) {
-        None => None,
-        Some(code) => Some(Compression { algorithm: Algorithm::of_code(code)?, level }),
-    };
-    let (name, location, note) = (rest.text()?, rest.text()?, rest.long()?.to_vec());
-    Some(Listed { id, state: TablespaceState::InUse, protection, compression, name, location, note })
 }
 
 /// Returns the contents of a frame of pages. `bytes` has one page after the other.
@@ -372,6 +350,9 @@ fn nonsense(what: &str) -> PagerError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::compression::{Algorithm, Compression};
+    use crate::control::InForce;
+    use crate::control::tablespaces::TablespaceState;
 
     #[test]
     fn start_and_end_come_back_and_cuts_are_seen() {

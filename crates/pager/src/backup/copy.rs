@@ -37,6 +37,7 @@ use crate::base::lsn::Lsn;
 use crate::base::page::{self, PageDamage, kind};
 use crate::base::space_format::{ExtentNo, Geometry};
 use crate::control::{StartHistory, random_id};
+use crate::log::notes::time::Timed;
 use crate::log::pin::LogPin;
 use crate::pool::PageS;
 use crate::running::shared::Shared;
@@ -267,6 +268,11 @@ impl<'p> Backup<'p> {
         let list = shared.tablespaces.lock();
         let tablespaces: Vec<_> = list.in_use().cloned().collect();
         let next_tablespace = list.next_number();
+        if shared.log.has_times() {
+            // A restore to a later moment must know the time of the end, and needs a block by which the
+            // archive of this history is recognized.
+            shared.log.append_time(Timed::Tick);
+        }
         shared.log.flush(shared.log.end())?;
         let until = shared.log.durable_block();
         drop(list);

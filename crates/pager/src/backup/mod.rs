@@ -12,7 +12,9 @@
 //! | `copy.rs` | makes the frames of an open database |
 //! | `verify.rs` | reads a backup and checks all of it |
 //! | `page_set.rs` | a set of pages |
-//! | `restore.rs` | makes a database of a chain of backups |
+//! | `source.rs` | what a restore reads |
+//! | `restore.rs` | makes a database of a chain of backups, and of the archived log after it |
+//! | `archive/` | copies the log into an archive, and reads it for a restore |
 //!
 //! Invariants
 //! 1. A page is copied from the buffer pool at a moment after the backup began. So the copy has all changes
@@ -21,9 +23,11 @@
 //!
 //! This module does not know files, directories or the network.
 
+pub(crate) mod archive;
 pub(crate) mod contents;
 pub(crate) mod copy;
 pub(crate) mod frame;
 mod page_set;
 pub(crate) mod restore;
+pub(crate) mod source;
 pub(crate) mod verify;

@@ -2,7 +2,8 @@
 //! backup as the last one.
 //!
 //! ```text
-//!   verify all backups -> empty database -> place pages, newest backup first -> redo the newest one's log
+//!   verify all backups, find the moment in the archived log -> empty database
+//!       -> place pages, newest backup first -> redo the newest one's log -> redo the archived log
 //!       -> header pages get the new database id -> allocation maps -> clean shutdown
 //! ```
 //!
@@ -20,13 +21,14 @@
 //! This module does not know where backups are stored, or what rows are. The engine rolls back the
 //! transactions that had not committed, when it opens the database.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use varve_device::reached;
 
+use super::archive::later::LaterLog;
 use super::page_set::PageSet;
+use super::source::{ArchiveSource, BackupSource};
 use super::verify::{self, BackupSummary, BackupVisitor, verify_backup};
 use crate::api::mtr::Mtr;
 use crate::api::pager::Pager;
@@ -36,21 +38,13 @@ use crate::base::lsn::Lsn;
 use crate::base::page::{self, PageDamage};
 use crate::base::space_format::{DATABASE_OFFSET, Geometry};
 use crate::config::PagerConfig;
-use crate::control::tablespaces::Listed;
+use crate::control::tablespaces::{Listed, TablespacesInUse};
 use crate::log::redo::{self, RedoOps};
 use crate::log::{Appended, Group, Record};
 use crate::open::restored;
 use crate::open::tablespaces::{TablespaceParts, TablespacePlace};
 use crate::pool::PageX;
 use crate::running::shared::Shared;
-
-/// A backup that is stored somewhere.
-pub trait BackupSource {
-    /// Returns the name of the backup for messages.
-    fn name(&self) -> String;
-    /// Opens the backup for reading from its beginning.
-    fn open(&self) -> std::io::Result<Box<dyn Read + '_>>;
-}
 
 /// Returns the location in the restored database of a tablespace that was at this location.
 pub type MapLocation<'m> = &'m dyn Fn(&str) -> String;
@@ -64,6 +58,8 @@ pub struct RestoreReport {
     pub changes: u64,
     /// The LSN of the restored state.
     pub end: Lsn,
+    /// The newest time in the restored log, in microseconds since 1970, UTC, if an archive was restored.
+    pub time_us: Option<u64>,
     /// The id of the restored database.
     pub database: u64,
 }
@@ -115,46 +111,65 @@ fn verify_chain(chain: &[&dyn BackupSource]) -> Result<Vec<BackupSummary>> {
 /// Restores a database from a chain of backups, newest first, into the empty place that `config` names. The
 /// page size is that of the backup.
 pub fn restore(
+    config: PagerConfig,
+    ops: Arc<dyn RedoOps>,
+    chain: &[&dyn BackupSource],
+    location: MapLocation<'_>,
+) -> Result<RestoreReport> {
+    restore_until(config, ops, chain, None, location)
+}
+
+/// Does the same as `restore`. With an archive, it also redoes the archived log after the backup, up to a
+/// moment.
+pub fn restore_until(
     mut config: PagerConfig,
     ops: Arc<dyn RedoOps>,
     chain: &[&dyn BackupSource],
+    archive: Option<ArchiveSource<'_>>,
     location: MapLocation<'_>,
 ) -> Result<RestoreReport> {
     let summaries = verify_chain(chain)?;
     let (Some(newest), Some(first)) = (chain.first(), summaries.first()) else {
         return Err(PagerError::Backup { what: "there is no backup to restore".into() });
     };
+    let later = archive.map(|archive| LaterLog::find(archive, *newest, first)).transpose()?;
     config.page_size = first.start.page_size as usize;
     config.background = false;
-    let tablespaces = find_tablespaces(&config, first, location)?;
-    let shared = Arc::new(restored::create(config, first.end.next.max(first.end.end), ops)?);
-    make_spaces(&shared, first, &tablespaces)?;
-    let mut restoring = Restoring::new(&shared, first);
+    let listed = later.as_ref().and_then(LaterLog::tablespaces).unwrap_or_else(|| first.end.listed_in_use());
+    let tablespaces = find_tablespaces(&config, &listed, location)?;
+    let end = later.as_ref().map_or(first.end.end, LaterLog::stop);
+    let shared = Arc::new(restored::create(config, first.end.next.max(end), ops)?);
+    make_spaces(&shared, first, &listed, &tablespaces)?;
+    let mut restoring = Restoring::new(&shared, &listed);
     for (at, source) in chain.iter().enumerate() {
         restoring.step = if at == 0 { Step::PlaceAll } else { Step::PlaceMissing };
         reading(*source, &mut restoring)?;
     }
     restoring.step = Step::Redo;
     reading(*newest, &mut restoring)?;
+    if let Some(later) = &later {
+        restoring.step = Step::RedoLater;
+        later.each_group(|group| restoring.group(group))?;
+    }
     let (pages, changes) = (restoring.pages, restoring.changes);
     let absent = std::mem::take(&mut restoring.absent);
     let missing = std::mem::take(&mut restoring.missing);
     finish(&shared, &absent, &missing)?;
     let database = shared.started.database;
     Pager::restored(shared).shutdown()?;
-    Ok(RestoreReport { pages, changes, end: first.end.end, database })
+    let time_us = later.as_ref().and_then(LaterLog::time_us);
+    Ok(RestoreReport { pages, changes, end, time_us, database })
 }
 
 /// Finds the directories of the tablespaces, and refuses those that are in use.
 fn find_tablespaces(
     config: &PagerConfig,
-    summary: &BackupSummary,
+    listed: &TablespacesInUse,
     location: MapLocation<'_>,
 ) -> Result<Vec<TablespacePlace>> {
     let moved = |listed: &Listed| Listed { location: location(&listed.location), ..listed.clone() };
-    summary
-        .end
-        .tablespaces
+    listed
+        .all
         .iter()
         .map(|listed| {
             let place = TablespacePlace::of(config, moved(listed))?;
@@ -165,13 +180,18 @@ fn find_tablespaces(
 }
 
 /// Makes the files of the tablespaces, and all files as long as they were at the end of the backup.
-fn make_spaces(shared: &Shared, summary: &BackupSummary, tablespaces: &[TablespacePlace]) -> Result<()> {
+fn make_spaces(
+    shared: &Shared,
+    summary: &BackupSummary,
+    in_use: &TablespacesInUse,
+    tablespaces: &[TablespacePlace],
+) -> Result<()> {
     let (database, end) = (shared.started.database, &summary.end);
     if !tablespaces.is_empty() {
         let listed = tablespaces.iter().map(|place| place.listed.clone()).collect();
         let mut list = shared.tablespaces.lock();
         list.update(&*shared.config.control, &shared.control, |list| {
-            list.take_over(listed, end.next_tablespace);
+            list.take_over(listed, in_use.next);
         })?;
     }
     let parts = TablespaceParts {
@@ -190,7 +210,7 @@ fn make_spaces(shared: &Shared, summary: &BackupSummary, tablespaces: &[Tablespa
     }
     end.spaces.iter().try_for_each(|(space, pages)| match shared.spaces.geometry(*space) {
         Ok(_) => shared.spaces.lengthen_to(*space, *pages),
-        // The tablespace was dropped when the backup ended.
+        // The tablespace was dropped when the backup ended, or later.
         Err(_) => Ok(()),
     })
 }
@@ -202,14 +222,18 @@ enum Step {
     PlaceAll,
     /// Only the pages that a newer backup did not have are placed.
     PlaceMissing,
-    /// The log is redone.
+    /// The log of the backup is redone.
     Redo,
+    /// The archived log after the backup is redone.
+    RedoLater,
 }
 
 /// A database that is being restored.
 struct Restoring<'s> {
     shared: &'s Arc<Shared>,
     tablespaces: Vec<SpaceId>,
+    /// The number of the next tablespace. Those with smaller numbers that are not in use were dropped.
+    next_tablespace: u32,
     step: Step,
     /// Pages that an older backup of the chain must have.
     missing: PageSet,
@@ -228,10 +252,11 @@ struct Touched<'s> {
 }
 
 impl<'s> Restoring<'s> {
-    fn new(shared: &'s Arc<Shared>, summary: &BackupSummary) -> Restoring<'s> {
+    fn new(shared: &'s Arc<Shared>, in_use: &TablespacesInUse) -> Restoring<'s> {
         Restoring {
             shared,
-            tablespaces: summary.end.tablespaces.iter().map(|one| one.id).collect(),
+            tablespaces: in_use.all.iter().map(|one| one.id).collect(),
+            next_tablespace: in_use.next,
             step: Step::PlaceAll,
             missing: PageSet::default(),
             absent: PageSet::default(),
@@ -245,6 +270,29 @@ impl<'s> Restoring<'s> {
     fn has_place(&self, id: PageId) -> bool {
         let is_known = !id.space().is_tablespace() || self.tablespaces.contains(&id.space());
         is_known && self.shared.spaces.has_place(id)
+    }
+
+    /// Makes the space of the page longer if the database has made it longer since the backup. Nothing in the
+    /// log says so, but each page is formatted by the log before it is used.
+    fn lengthen_for(&self, id: PageId) -> Result<()> {
+        let space = id.space();
+        if space.is_tablespace() && !self.tablespaces.contains(&space) {
+            if u32::from(space.0) < self.next_tablespace {
+                return Ok(());
+            }
+            let what = format!(
+                "the archived log changes page {id} of a tablespace that it does not name: the server ran without an \
+                 archive when the tablespace was made; use a later backup"
+            );
+            return Err(PagerError::Backup { what });
+        }
+        if self.shared.spaces.has_place(id) {
+            return Ok(());
+        }
+        reached("restore: a space grows");
+        let geometry = self.shared.spaces.geometry(space)?;
+        let pages = (geometry.extent_of(id) + 1).saturating_mul(geometry.extent_pages);
+        self.shared.spaces.lengthen_to(space, pages)
     }
 
     /// Writes changed pages if there are many, so that frames are free.
@@ -261,6 +309,9 @@ impl<'s> Restoring<'s> {
     /// Returns a page for a change that ends at `end`. Returns `None` if the page has the change, or if the
     /// backups do not have the page.
     fn open(&mut self, id: PageId, op: u8, end: Lsn) -> Result<Option<PageX<'s>>> {
+        if self.step == Step::RedoLater {
+            self.lengthen_for(id)?;
+        }
         if !self.has_place(id) {
             return Ok(None);
         }
@@ -311,7 +362,7 @@ impl BackupVisitor for Restoring<'_> {
         let is_wanted = match self.step {
             Step::PlaceAll => true,
             Step::PlaceMissing => self.missing.remove(id),
-            Step::Redo => false,
+            Step::Redo | Step::RedoLater => false,
         };
         if !is_wanted || !self.has_place(id) {
             return Ok(());
@@ -335,7 +386,7 @@ impl BackupVisitor for Restoring<'_> {
     }
 
     fn group(&mut self, group: Group<'_>) -> Result<()> {
-        if self.step != Step::Redo {
+        if !matches!(self.step, Step::Redo | Step::RedoLater) {
             return Ok(());
         }
         let at = Appended { block: group.block, start: group.start, end: group.end };

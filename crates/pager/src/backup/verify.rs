@@ -21,7 +21,7 @@ use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::control::LogState;
 use crate::log::Group;
-use crate::log::blocks::BlockChain;
+use crate::log::blocks::{BlockChain, BlockMark};
 use crate::log::format::Geometry;
 
 /// A backup that was verified.
@@ -31,6 +31,8 @@ pub struct BackupSummary {
     pub start: BackupStart,
     /// What it says at its end.
     pub end: BackupEnd,
+    /// The last block of its log, if its log has a block.
+    pub(crate) last: Option<BlockMark>,
 }
 
 impl BackupSummary {
@@ -186,7 +188,7 @@ impl Contents {
         if self.newest > end.end {
             return Err(damaged("a page is newer than its log"));
         }
-        Ok(BackupSummary { start, end })
+        Ok(BackupSummary { start, end, last: chain.last() })
     }
 }
 

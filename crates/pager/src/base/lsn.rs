@@ -33,6 +33,13 @@ impl Lsn {
         self.0
     }
 
+    /// Reads the form that `Display` writes.
+    pub fn parse(text: &str) -> Option<Lsn> {
+        let (high, low) = text.split_once('/')?;
+        let (high, low) = (u64::from_str_radix(high, 16).ok()?, u64::from_str_radix(low, 16).ok()?);
+        (high < 1 << 30 && low < 1 << 32).then_some(Lsn(high << 32 | low))
+    }
+
     /// Moves on by `bytes`.
     #[must_use]
     pub fn forward(self, bytes: u64) -> Lsn {

@@ -11,6 +11,7 @@ pub(crate) mod image;
 pub(crate) mod latch;
 pub(crate) mod log_error;
 pub(crate) mod lsn;
+pub(crate) mod moment;
 pub mod page;
 pub(crate) mod refuse;
 pub(crate) mod setting;

@@ -88,6 +88,65 @@ impl TablespaceState {
     }
 }
 
+/// Kind of the log record with the tablespaces in use. Only a log that is archived has such records: a
+/// restore to a later moment than the end of a backup needs the list of that moment (decision 0263).
+pub(crate) const NOTE_TABLESPACES: u8 = 8;
+
+/// The tablespaces in use at some moment, as backups and log records have them. Encoded, little endian:
+/// number of the next tablespace (4), number of tablespaces (4), tablespaces: space (2), protection (1), compression
+/// (2), name, location, note (each 4 bytes of length and the bytes).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TablespacesInUse {
+    /// The number of the next tablespace. Smaller numbers that are not in the list belong to dropped ones.
+    pub(crate) next: u32,
+    pub(crate) all: Vec<Listed>,
+}
+
+impl TablespacesInUse {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = self.next.to_le_bytes().to_vec();
+        out.extend_from_slice(&(self.all.len() as u32).to_le_bytes());
+        self.all.iter().for_each(|one| one.put(&mut out));
+        out
+    }
+
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<TablespacesInUse> {
+        let head = take(&mut bytes, 8)?;
+        let next = get_u32(head, 0);
+        let all = (0..get_u32(head, 4)).map(|_| Listed::take(&mut bytes, next)).collect::<Option<_>>()?;
+        bytes.is_empty().then_some(TablespacesInUse { next, all })
+    }
+}
+
+impl Listed {
+    /// Appends a tablespace in use.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        let (algorithm, level) = self.compression.map_or((0, 0), |how| (how.algorithm.code() + 1, how.level));
+        out.extend_from_slice(&self.id.0.to_le_bytes());
+        out.extend_from_slice(&[self.protection.code(), algorithm, level]);
+        for bytes in [self.name.as_bytes(), self.location.as_bytes(), &self.note] {
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(bytes);
+        }
+    }
+
+    /// Takes a tablespace in use off the front of `bytes`. Its number is below `next`.
+    pub(crate) fn take(bytes: &mut &[u8], next: u32) -> Option<Listed> {
+        let head = take(bytes, 5)?;
+        let id = SpaceId(u16::from_le_bytes([head[0], head[1]]));
+        let protection = InForce::of(head[2])?;
+        let compression = match head[3].checked_sub(1) {
+            None => None,
+            Some(code) => Some(Compression { algorithm: Algorithm::of_code(code)?, level: head[4] }),
+        };
+        let (name, location) = (take_text(bytes)?, take_text(bytes)?);
+        let note = take_bytes(bytes)?.to_vec();
+        let state = TablespaceState::InUse;
+        let is_known = id.is_tablespace() && u32::from(id.0) < next;
+        is_known.then_some(Listed { id, state, protection, compression, name, location, note })
+    }
+}
+
 fn file_name(number: u64) -> String {
     format!("tablespaces.{number}")
 }
@@ -143,6 +202,11 @@ impl TablespaceList {
     pub(crate) fn take_over(&mut self, all: Vec<Listed>, next: u32) {
         self.all = all;
         self.next = self.next.max(next);
+    }
+
+    /// Returns the tablespaces in use, with the number of the next one.
+    pub(crate) fn listed_in_use(&self) -> TablespacesInUse {
+        TablespacesInUse { next: self.next, all: self.in_use().cloned().collect() }
     }
 
     /// The tablespaces in use.

@@ -9,7 +9,7 @@
 
 use varve_device::{AlignedBuf, Purpose};
 
-use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Geometry};
+use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Geometry, get_u32};
 use super::reader::{Group, Groups};
 use super::{Log, LogError};
 use crate::base::error::{PagerError, Result as PagerResult};
@@ -52,6 +52,20 @@ impl Log {
             (at, end) = (header.next_start(self.geometry), header.end());
         }
         Ok((at, end))
+    }
+
+    /// Returns whether the log has this block.
+    pub(crate) fn has_block(&self, mark: BlockMark) -> bool {
+        if mark.start >= self.durable_block() {
+            return false;
+        }
+        let mut part = None;
+        let Ok(head) = self.part_of(&mut part, mark.start, BLOCK_HEADER_BYTES) else { return false };
+        let room_bytes = self.geometry.segment_end(mark.start).since(mark.start);
+        let claims = |header: &BlockHeader| header.claims(mark.start, self.epoch.database, room_bytes);
+        let Some(header) = BlockHeader::peek(head).filter(claims) else { return false };
+        let block = self.part_of(&mut part, mark.start, header.length_bytes as usize);
+        block.is_ok_and(|block| header.is_sealed(block) && get_u32(block, 0) == mark.checksum)
     }
 
     /// Returns `count` bytes from `at` on, which are in one segment.
@@ -99,12 +113,31 @@ pub(crate) struct BlockChain {
     next: Lsn,
     /// End of the last group, or the start of the chain.
     end: Lsn,
+    /// The last block.
+    last: Option<BlockMark>,
+    /// The life of the log in which the last block was written.
+    incarnation: u32,
+}
+
+/// The identity of a log block. Two logs that both have the block are equal up to its end: it has the bytes
+/// of its own flush, at its position, and each of its database's lives has another number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockMark {
+    /// Its first byte.
+    pub start: Lsn,
+    /// Its checksum.
+    pub checksum: u32,
 }
 
 impl BlockChain {
     /// Begins a chain at a block of this database.
     pub(crate) fn new(geometry: Geometry, database: u64, start: Lsn) -> BlockChain {
-        BlockChain { geometry, database, next: start, end: start }
+        BlockChain { geometry, database, next: start, end: start, last: None, incarnation: 0 }
+    }
+
+    /// Returns the last block, if there was one.
+    pub(crate) fn last(&self) -> Option<BlockMark> {
+        self.last
     }
 
     /// Returns where the next block begins.
@@ -121,8 +154,17 @@ impl BlockChain {
     /// them is damaged, or is not the next one.
     pub(crate) fn take(
         &mut self,
-        mut blocks: &[u8],
+        blocks: &[u8],
         mut visit: impl FnMut(Group<'_>) -> PagerResult<()>,
+    ) -> PagerResult<()> {
+        self.take_blocks(blocks, |block| block.groups().try_for_each(|group| visit(group?)))
+    }
+
+    /// Does the same as `take`, but calls `visit` with each block.
+    pub(crate) fn take_blocks(
+        &mut self,
+        mut blocks: &[u8],
+        mut visit: impl FnMut(&ChainedBlock<'_>) -> PagerResult<()>,
     ) -> PagerResult<()> {
         while !blocks.is_empty() {
             let at = self.next;
@@ -130,16 +172,47 @@ impl BlockChain {
             let header = BlockHeader::peek(blocks)
                 .filter(|header| header.claims(at, self.database, room_bytes))
                 .ok_or_else(|| damaged(format!("there is no log block for LSN {at}")))?;
-            let (block, rest) = blocks.split_at(header.length_bytes as usize);
-            if !header.is_sealed(block) {
+            let (bytes, rest) = blocks.split_at(header.length_bytes as usize);
+            if !header.is_sealed(bytes) {
                 return Err(damaged(format!("the log block at LSN {at} has a wrong checksum")));
             }
-            for group in Groups::new(&header, block) {
-                visit(group?)?;
+            if header.epoch.incarnation < self.incarnation {
+                return Err(damaged(format!("the log block at LSN {at} is of an earlier life of the log")));
             }
+            let block = ChainedBlock { header, bytes };
+            visit(&block)?;
+            (self.last, self.incarnation) = (Some(block.mark()), header.epoch.incarnation);
             (self.next, self.end, blocks) = (header.next_start(self.geometry), header.end(), rest);
         }
         Ok(())
+    }
+}
+
+/// A valid block of a chain.
+pub(crate) struct ChainedBlock<'b> {
+    header: BlockHeader,
+    bytes: &'b [u8],
+}
+
+impl ChainedBlock<'_> {
+    /// Returns the identity of the block.
+    pub(crate) fn mark(&self) -> BlockMark {
+        BlockMark { start: self.header.start, checksum: get_u32(self.bytes, 0) }
+    }
+
+    /// Returns the end of its last group.
+    pub(crate) fn end(&self) -> Lsn {
+        self.header.end()
+    }
+
+    /// Returns the life of the log in which the block was written.
+    pub(crate) fn incarnation(&self) -> u32 {
+        self.header.epoch.incarnation
+    }
+
+    /// Returns the groups of the block.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = Result<Group<'_>, LogError>> {
+        Groups::new(&self.header, self.bytes)
     }
 }
 

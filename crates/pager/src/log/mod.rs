@@ -14,6 +14,7 @@
 //!
 //! This module does not know pages, what records mean, or when to take a checkpoint.
 
+mod archived;
 pub(crate) mod blocks;
 mod flush;
 mod for_pages;
@@ -43,6 +44,7 @@ use varve_device::Directory;
 
 pub use crate::base::log_error::{LogError, RecordError};
 use crate::base::lsn::{AtomicLsn, Lsn};
+use archived::LogClock;
 use flush::Queue;
 use format::{Epoch, Geometry};
 pub use observe::Observe;
@@ -130,7 +132,11 @@ pub struct Log {
     needed: AtomicLsn,
     /// The length of the log from `needed` on from which on `admit` returns `Full`, whatever the capacity is.
     limit_bytes: AtomicU64,
+    /// The LSN from which the start has read the log, which is the start of a block.
+    read_from: Lsn,
     pins: Pins,
+    /// The clock, if the log is archived.
+    clock: LogClock,
     room: (Mutex<()>, Condvar),
     /// One of [`RUNS`], [`STOPPED`] and [`STOPPED_BY_PANIC`]. The value only grows.
     state: AtomicU8,
@@ -184,7 +190,9 @@ impl Log {
             truncated: AtomicLsn::new(truncated),
             needed: AtomicLsn::new(truncated),
             limit_bytes: AtomicU64::new(u64::MAX),
+            read_from: truncated,
             pins: Pins::default(),
+            clock: LogClock::default(),
             room: (Mutex::new(()), Condvar::new()),
             state: AtomicU8::new(RUNS),
             poison: OnceLock::new(),
@@ -255,6 +263,11 @@ impl Log {
     pub fn admission_bytes(&self) -> u64 {
         let reserve_bytes = (self.capacity_bytes / 8).max(self.geometry.segment_bytes());
         self.capacity_bytes - reserve_bytes
+    }
+
+    /// Returns the length of the log that a pin may keep.
+    fn pin_bytes_max(&self) -> u64 {
+        self.admission_bytes() / 2
     }
 
     /// Does the same as `admission_bytes`, but not more than the device has space for, and not more than the
@@ -405,7 +418,7 @@ impl Log {
     pub fn truncate(&self, upto: Lsn) -> Result<(), LogError> {
         assert!(upto <= self.end().max(self.block_start()), "truncation at {upto}, beyond the log's end");
         self.flush(upto.min(self.end()))?;
-        let kept = self.pins.limit(upto, self.end(), self.admission_bytes() / 2);
+        let kept = self.pins.limit(upto, self.end(), self.pin_bytes_max());
         self.needed.advance(upto);
         self.truncated.advance(kept);
         self.segments.recycle_below(self.geometry.segment_of(kept))?;

@@ -23,7 +23,11 @@ struct Pinned {
 
 /// All pins of a log.
 #[derive(Default)]
-pub(super) struct Pins(Mutex<Vec<Arc<Mutex<Pinned>>>>);
+pub(super) struct Pins {
+    all: Mutex<Vec<Arc<Mutex<Pinned>>>>,
+    /// The pin that waits for the archiver since the start.
+    kept: Mutex<Option<Arc<Mutex<Pinned>>>>,
+}
 
 /// Keeps the log from a position on. Dropping the pin releases the log.
 pub(crate) struct LogPin {
@@ -36,7 +40,7 @@ impl Pins {
     /// than `bytes_max` bytes before `end`.
     pub(super) fn limit(&self, upto: Lsn, end: Lsn, bytes_max: u64) -> Lsn {
         let mut limit = upto;
-        for pin in &*self.0.lock() {
+        for pin in &*self.all.lock() {
             let mut pinned = pin.lock();
             if pinned.is_broken || pinned.at >= upto {
                 continue;
@@ -50,21 +54,34 @@ impl Pins {
         }
         limit
     }
+
+    /// Pins the log at a block that exists, until the archiver takes this pin.
+    pub(super) fn keep(&self, at: Lsn) {
+        let pinned = Arc::new(Mutex::new(Pinned { at, is_broken: false }));
+        self.all.lock().push(pinned.clone());
+        *self.kept.lock() = Some(pinned);
+    }
 }
 
 impl Log {
     /// Returns the first position that a pin keeps.
     pub(crate) fn pinned_from(&self) -> Option<Lsn> {
-        let pins = self.pins.0.lock();
+        let pins = self.pins.all.lock();
         pins.iter().map(|pin| pin.lock()).filter(|pinned| !pinned.is_broken).map(|pinned| pinned.at).min()
     }
 }
 
 impl LogPin {
+    /// Takes the pin that waits since the start, if there is one.
+    pub(crate) fn take_kept(log: &Arc<Log>) -> Option<LogPin> {
+        let pinned = log.pins.kept.lock().take()?;
+        Some(LogPin { log: log.clone(), pinned })
+    }
+
     /// Pins the log at the first block that may not be durable. All earlier changes are in the pages of the
     /// buffer pool.
     pub(crate) fn new(log: &Arc<Log>) -> LogPin {
-        let mut pins = log.pins.0.lock();
+        let mut pins = log.pins.all.lock();
         // A cut takes its limit under the same lock, after it has flushed the log. So this position is not
         // before a cut that has happened.
         let pinned = Arc::new(Mutex::new(Pinned { at: log.durable_block(), is_broken: false }));
@@ -92,6 +109,6 @@ impl LogPin {
 
 impl Drop for LogPin {
     fn drop(&mut self) {
-        self.log.pins.0.lock().retain(|pin| !Arc::ptr_eq(pin, &self.pinned));
+        self.log.pins.all.lock().retain(|pin| !Arc::ptr_eq(pin, &self.pinned));
     }
 }

@@ -271,6 +271,21 @@ impl Segments {
         }
     }
 
+    /// Keeps older segments that `resume` has made reusable: one after the other, backwards from the oldest
+    /// live one, as long as `is_wanted` and the segment is there. Returns the oldest live one.
+    pub(crate) fn keep_older(&self, is_wanted: impl Fn(u64) -> bool) -> Option<u64> {
+        let mut files = self.files.lock();
+        let mut oldest = *files.live.keys().next()?;
+        while let Some(number) = oldest.checked_sub(1).filter(|number| is_wanted(*number))
+            && let Some(file) = files.spare.remove(&number)
+        {
+            reached("log: an older segment is kept for the archive");
+            files.live.insert(number, file);
+            oldest = number;
+        }
+        Some(oldest)
+    }
+
     /// Returns whether another segment can be made: a file can be reused, or another file is allowed.
     pub(crate) fn can_make(&self) -> bool {
         let files = self.files.lock();

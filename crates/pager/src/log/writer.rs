@@ -12,9 +12,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use parking_lot::MutexGuard;
 use varve_device::{AlignedBuf, planted};
 
 use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Epoch, Geometry};
+use super::notes::time::TIME_BYTES;
 use super::record::varint_bytes;
 use super::{Log, LogError};
 use crate::base::lsn::Lsn;
@@ -179,7 +181,30 @@ impl Log {
     ///
     /// Panics if the group is larger than a segment can hold.
     pub fn append<R>(&self, records: &[u8], inside: impl FnOnce(Appended) -> R) -> R {
-        let mut appender = self.appender.lock();
+        self.append_in(self.appender.lock(), records, inside)
+    }
+
+    /// Does the same as `append`. In addition, the 8 bytes of `records` from `at` on become the time of the
+    /// append.
+    pub(crate) fn append_timed<R>(
+        &self,
+        records: &mut [u8],
+        at: usize,
+        inside: impl FnOnce(Appended) -> R,
+    ) -> R {
+        let appender = self.appender.lock();
+        if let Some(place) = records.get_mut(at..at + TIME_BYTES) {
+            place.copy_from_slice(&self.clock.tick().to_le_bytes());
+        }
+        self.append_in(appender, records, inside)
+    }
+
+    fn append_in<R>(
+        &self,
+        mut appender: MutexGuard<'_, Appender>,
+        records: &[u8],
+        inside: impl FnOnce(Appended) -> R,
+    ) -> R {
         let appended = appender.push(records);
         let result = inside(appended);
         self.end.advance(appended.end);
@@ -192,9 +217,14 @@ impl Log {
     /// Appends a group with note records, which changes no page. Returns its position.
     pub(crate) fn append_note(&self, records: &[u8]) -> Appended {
         self.append(records, |appended| {
-            self.notes_count.fetch_add(1, Ordering::Relaxed);
+            self.count_note();
             appended
         })
+    }
+
+    /// Counts a group that changes no page. The caller is in the append section.
+    pub(super) fn count_note(&self) {
+        self.notes_count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number of groups that mini-transactions have appended. If it is the same as before, no

@@ -242,7 +242,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
         &control,
         News::default(),
     )?;
-    let log = Arc::new(log);
+    let log = begun(&config, log);
     let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty, &[])?;
     if let Some(cache) = &parts.stack.cache {
         // The control file has the number of the start already, and the new cache file has nothing that could
@@ -261,6 +261,14 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     })?;
     let list = TablespaceList::read(&*config.control, &control)?;
     finish(config, control, list, region, parts, log, ops, None)
+}
+
+/// Returns the log of this start, before anything is appended to it.
+fn begun(config: &PagerConfig, log: Log) -> Arc<Log> {
+    if config.archives {
+        log.serve_archive();
+    }
+    Arc::new(log)
 }
 
 /// Opens and recovers an existing database. If this start continues with a sealed cache, `behind_seal` gets
@@ -293,7 +301,7 @@ fn recover(
     let (region, log, mut plan) = begin_log(&mut config, &control, found, read)?;
     plan.set_tablespaces(tablespaces.iter().map(|one| one.listed.id).collect());
     remove_left_log(region.as_ref(), &*log_files, control.get().database)?;
-    let log = Arc::new(log);
+    let log = begun(&config, log);
     let analysed = Instant::now();
     let redo = if sealed.is_some() { stored.redo_start() } else { plan.stable() };
     let start = Start::Found { redo, written: sealed.is_none().then(|| &plan.history().written), packed };

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod allocation;
+mod archive;
+mod archive_support;
 mod atomic_write;
 mod backup;
 mod backup_history;

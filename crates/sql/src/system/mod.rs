@@ -265,7 +265,7 @@ pub struct SystemTable {
 pub fn readers(table: &str) -> Option<(ObjectId, &'static str)> {
     match table {
         "varve_durability" => Some((predefined::READ_ALL_SETTINGS, "pg_read_all_settings")),
-        "varve_devices" | "varve_io" | "varve_io_trace" | "varve_levels" | "varve_nvm" => {
+        "varve_archive" | "varve_devices" | "varve_io" | "varve_io_trace" | "varve_levels" | "varve_nvm" => {
             Some((predefined::READ_ALL_STATS, "pg_read_all_stats"))
         }
         _ => None,

@@ -8,13 +8,15 @@
 
 use std::time::Duration;
 
-use varve_engine::{DatabaseStats, PagerStats, RestartEstimate, Value};
+use varve_engine::{Archiver, DatabaseStats, PagerStats, RestartEstimate, Value};
 
 use super::{Fill, Rows, SystemContext, SystemTable, oid, table, text};
+use crate::time::UNIX_SHIFT_US;
 
 /// Returns the code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
+        "varve_archive" => archive,
         "varve_compression" => compression,
         "varve_devices" => devices,
         "varve_durability" => durability,
@@ -31,6 +33,7 @@ pub fn fill(name: &str) -> Option<Fill> {
 pub fn shown_by(name: &str) -> Option<&'static SystemTable> {
     let name = match name {
         "durability" => "varve_durability",
+        "varve.archive" => "varve_archive",
         "varve.compression" => "varve_compression",
         "varve.devices" => "varve_devices",
         "varve.io" => "varve_io",
@@ -45,6 +48,24 @@ pub fn shown_by(name: &str) -> Option<&'static SystemTable> {
 
 fn count(value: u64) -> Value {
     Value::Int8(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// Shows the state of the log archive. Without an archive there is no row.
+fn archive(world: &SystemContext, rows: &mut Rows<'_>) {
+    let Some(status) = world.engine.archiver().map(Archiver::status) else { return };
+    let archived_us = i64::try_from(status.archived_us).unwrap_or(i64::MAX) - UNIX_SHIFT_US;
+    rows.add([
+        ("place", text(&status.location)),
+        ("timeline", status.timeline.map_or(Value::Null, |name| text(name.to_string()))),
+        ("archived_lsn", text(status.archived.to_string())),
+        ("archived_until", Value::TimestampTz(archived_us)),
+        ("lag_bytes", count(status.lag_bytes)),
+        ("lag_seconds", count(status.lag_seconds)),
+        ("pieces", count(status.pieces_count)),
+        ("failures", count(status.failures_count)),
+        ("gaps", count(status.gaps_count)),
+        ("last_error", status.error.map_or(Value::Null, text)),
+    ]);
 }
 
 /// Lists tables with their indexes. Shows their storage options, the space of their pages uncompressed and in

@@ -40,6 +40,7 @@ fn what_show_says_can_be_queried() {
     let mut s = session(&database());
     for (name, table) in [
         ("durability", "varve_durability"),
+        ("varve.archive", "varve_archive"),
         ("varve.compression", "varve_compression"),
         ("varve.devices", "varve_devices"),
         ("varve.io", "varve_io"),

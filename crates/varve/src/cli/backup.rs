@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
 use varve_engine::{Algorithm, BackupOptions, Compression};
-use varve_pager::{BackupBase, BackupSource, BackupSummary, HomeLayout, PackedConfig};
+use varve_pager::{ArchiveSource, BackupBase, BackupSource, BackupSummary, HomeLayout, PackedConfig};
 
-use super::{BackupArgs, BackupCommand, CommandError, RestoreArgs, Where, say, warn};
+use super::{BackupArgs, BackupCommand, CommandError, RestoreArgs, Where, moment, say, warn};
 use crate::Embedded;
+use crate::archive_place::ArchivePlace;
 use crate::backup_place::{BackupWriter, StoredBackup};
 use crate::config::show_bytes;
 use crate::data_directory::{DatabaseDevices, DirectoryState};
@@ -65,7 +66,7 @@ fn take(arguments: &BackupArgs, source: &str, to: &Path) -> Result<(), CommandEr
         from_directory(arguments, Path::new(source), base, &mut taking)?;
     }
     let bytes = taking.writer.bytes();
-    let BackupSummary { start, end } = taking.writer.finish()?;
+    let BackupSummary { start, end, .. } = taking.writer.finish()?;
     let unchanged = match start.base {
         Some(_) => format!(", {} unchanged ones are in the earlier backup", end.same),
         None => String::new(),
@@ -191,7 +192,7 @@ fn verify(place: &Path, earlier: &[PathBuf]) -> Result<(), CommandError> {
     let mut newer: Option<BackupSummary> = None;
     for stored in &chain {
         let summary = stored.verify()?;
-        let BackupSummary { start, end } = &summary;
+        let BackupSummary { start, end, .. } = &summary;
         say(format!(
             "backup {:016x} in {} is complete: {} pages, log from LSN {} to LSN {}",
             start.backup,
@@ -304,11 +305,19 @@ pub fn restore(arguments: &RestoreArgs) -> Result<(), CommandError> {
         arguments.tablespaces.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
     let location = |from: &str| moved.get(from).map_or_else(|| from.to_owned(), |to| (*to).to_owned());
     let sources: Vec<&dyn BackupSource> = chain.iter().map(|stored| stored as &dyn BackupSource).collect();
-    let restored = varve_engine::restore(pager, &sources, &location);
+    let store = arguments.archive.clone().map(ArchivePlace::new);
+    let archive = store.as_ref().map(|store| ArchiveSource {
+        store,
+        timeline: arguments.timeline,
+        until: arguments.until,
+    });
+    let restored = varve_engine::restore(pager, &sources, archive, &location);
     devices.close();
     let report = restored.map_err(|error| unrestored(&place, newest, &moved, error))?;
+    let time =
+        report.time_us.map_or_else(String::new, |us| format!(" (commits up to {})", moment::shown(us)));
     say(format!(
-        "restored the state at LSN {} into {}: {} pages, {} changes from the log; the database has the new id {:016x}",
+        "restored the state at LSN {}{time} into {}: {} pages, {} changes from the log; the database has the new id {:016x}",
         report.end,
         path.display(),
         report.pages,

@@ -219,8 +219,13 @@ earlier backups must be there, too. All of them are verified before anything is 
 has a new id, so that its backups are never mixed with those of the old one. Its layout, page protection \
 and devices are those of the configuration; the page size is that of the backup.
 
+With --archive, the archived log after the backup is redone: to its end, or with --until to a time or an LSN. \
+Then the database has exactly the transactions that had committed by this moment. A moment that the archive does \
+not reach, or that is before the end of the backup, is refused. A time without a time zone is in UTC.
+
 Examples:
 
     varve restore --from /backups/tuesday --to /srv/db2
     varve restore --from /backups/tuesday --to /srv/db2 --config my.toml
-    varve restore --from /backups/tuesday --to /srv/db2 --tablespace /fast/ts=/fast/ts2";
+    varve restore --from /backups/tuesday --to /srv/db2 --tablespace /fast/ts=/fast/ts2
+    varve restore --from /backups/tuesday --to /srv/db2 --archive /mnt/archive --until '2026-11-30 12:00:00+01'";

@@ -7,6 +7,7 @@ mod dump;
 mod help;
 mod import;
 mod init;
+mod moment;
 mod notices;
 mod nvm;
 mod serve;
@@ -17,6 +18,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use varve_pager::Until;
 
 use crate::config::{AUTO_FILE_NAME, ConfigError, FILE_NAME, Settings, parse_address, parse_bytes, text_of};
 use crate::data_directory::{DirectoryState, inspect};
@@ -328,6 +330,15 @@ struct RestoreArgs {
     /// Put a tablespace elsewhere; may be given several times
     #[arg(long = "tablespace", value_name = "OLD=NEW", value_parser = backup::moved_tablespace)]
     tablespaces: Vec<(String, String)>,
+    /// The directory of the log archive: redo the log after the backup, too
+    #[arg(long, value_name = "DIRECTORY")]
+    archive: Option<PathBuf>,
+    /// The moment up to which the archived log is redone: a time, an LSN such as 0/1A2B3C, or latest
+    #[arg(long, value_name = "MOMENT", value_parser = moment::until, default_value = "latest", requires = "archive")]
+    until: Until,
+    /// The number of the archive's timeline, if several go on from the backup
+    #[arg(long, value_name = "NUMBER", value_parser = moment::timeline, requires = "archive")]
+    timeline: Option<u64>,
     /// The configuration of the new database; without it, varve.toml in the data directory, if there is one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use varve_engine::Database;
-use varve_pager::CheckpointReport;
+use varve_pager::{Archiver, CheckpointReport};
 use varve_sql::log::{self, Event, Severity, Source};
 
 use super::CommandError;
@@ -62,6 +62,10 @@ pub fn log_warning(message: &str) {
 pub fn tell(database: &Database, told: &mut Told) {
     let pager = database.pager();
     pager.take_notices().iter().for_each(|notice| log_warning(notice));
+    for notice in database.archiver().map(Archiver::take_notices).unwrap_or_default() {
+        let severity = if notice.is_warning { Severity::Warning } else { Severity::Log };
+        log::write(Source::SERVER, severity, &notice.what);
+    }
     let checkpoints = pager.take_checkpoints();
     if log::logs_checkpoints() {
         let write = |report| log::write(Source::SERVER, Severity::Log, &described(report));

@@ -78,7 +78,8 @@ mod tests {
     use varve_pager::{FlashSettings, Form, NvmFlush, Setting, Unit};
 
     use crate::config::{
-        CheckpointSettings, SmartSettings, TablesSettings, TraceSettings, UndoSettings, show_bytes,
+        ArchiveSettings, CheckpointSettings, SmartSettings, TablesSettings, TraceSettings, UndoSettings,
+        show_bytes,
     };
 
     const DOCUMENTED: &str = include_str!("../../../../docs/settings.md");
@@ -124,6 +125,7 @@ mod tests {
     #[test]
     fn the_documentation_has_what_is_declared() {
         let checkpoint = documentation("checkpoint", CheckpointSettings::TABLE, &CheckpointSettings::DEFAULT);
+        let archive = documentation("archive", ArchiveSettings::TABLE, &ArchiveSettings::DEFAULT);
         let flash = documentation("flash", FlashSettings::TABLE, &FlashSettings::DEFAULT);
         let tables = documentation("nvm", TablesSettings::TABLE, &TablesSettings::DEFAULT);
         let nvm = documentation("nvm", NvmFlush::TABLE, &NvmFlush::DEFAULT);
@@ -131,7 +133,10 @@ mod tests {
         let trace = documentation("trace", TraceSettings::TABLE, &TraceSettings::DEFAULT);
         let smart = documentation("smart", SmartSettings::TABLE, &SmartSettings::DEFAULT);
         let (_, lines) = DOCUMENTED.split_once("\n\n- ").expect("it has a list");
-        assert_eq!(format!("- {lines}"), [checkpoint, undo, trace, flash, tables, nvm, smart].concat());
+        assert_eq!(
+            format!("- {lines}"),
+            [checkpoint, archive, undo, trace, flash, tables, nvm, smart].concat()
+        );
     }
 
     /// Compares the defaults in a section of the commented file with those of a table.
@@ -155,6 +160,7 @@ mod tests {
     #[test]
     fn the_commented_file_has_the_declared_defaults() {
         compare_defaults("checkpoint", CheckpointSettings::TABLE, &CheckpointSettings::DEFAULT);
+        compare_defaults("archive", ArchiveSettings::TABLE, &ArchiveSettings::DEFAULT);
         compare_defaults("undo", UndoSettings::TABLE, &UndoSettings::DEFAULT);
         compare_defaults("trace", TraceSettings::TABLE, &TraceSettings::DEFAULT);
         compare_defaults("smart", SmartSettings::TABLE, &SmartSettings::DEFAULT);

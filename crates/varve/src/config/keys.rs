@@ -11,8 +11,8 @@ use varve_pager::{Algorithm, FlashSettings, NvmFlush, PackedConfig, Replacement,
 use super::declared::SettingKind;
 use super::units::show_or_none;
 use super::{
-    AUTHENTICATION_SECONDS_MAX, CONNECTIONS_MAX, CheckpointSettings, Settings, SmartSettings, TablesSettings,
-    TraceSettings, UndoSettings, declared, show_bytes,
+    AUTHENTICATION_SECONDS_MAX, ArchiveSettings, CONNECTIONS_MAX, CheckpointSettings, Settings,
+    SmartSettings, TablesSettings, TraceSettings, UndoSettings, declared, show_bytes,
 };
 use crate::memory::{default_pool_bytes, default_query_bytes};
 use crate::messages::MessageFormat;
@@ -187,6 +187,7 @@ fn tables(settings: &Settings) -> &TablesSettings {
 /// All settings, by name.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let mut keys: Vec<Key> = PLAIN.iter().map(Plain::key).collect();
+    keys.extend(declared("archive", ArchiveSettings::TABLE, |settings| &settings.archive));
     keys.extend(declared("checkpoint", CheckpointSettings::TABLE, |settings| &settings.checkpoint));
     keys.extend(declared("flash", FlashSettings::TABLE, flash));
     keys.extend(declared("nvm", TablesSettings::TABLE, tables));

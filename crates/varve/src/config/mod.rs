@@ -10,6 +10,7 @@
 //!
 //! This module does not know whether a path exists, or how much memory there is.
 
+mod archive;
 mod checkpoint;
 pub(crate) mod declared;
 pub(crate) mod fit;
@@ -40,6 +41,7 @@ use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 use varve_smart::{Address, DeviceProfile};
 
+pub use archive::ArchiveSettings;
 pub use checkpoint::CheckpointSettings;
 pub use flash::FlashSection;
 pub use messages::MessageSettings;
@@ -105,6 +107,8 @@ pub struct Settings {
     pub smart: SmartSettings,
     /// Checkpoints.
     pub checkpoint: CheckpointSettings,
+    /// The log archive.
+    pub archive: ArchiveSettings,
     /// How long undo records are kept.
     pub undo: UndoSettings,
     /// The trace of requests to the devices.
@@ -253,6 +257,7 @@ impl Default for Settings {
             },
             smart: SmartSettings::DEFAULT,
             checkpoint: CheckpointSettings::DEFAULT,
+            archive: ArchiveSettings::DEFAULT,
             undo: UndoSettings::DEFAULT,
             trace: TraceSettings::DEFAULT,
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
@@ -295,6 +300,7 @@ impl Settings {
         self.smart(file.section("smart")?, home)?;
         self.log(file.section("log")?)?;
         self.checkpoint = self.checkpoint.overlaid(file.section("checkpoint")?)?;
+        self.archive = self.archive.overlaid(file.section("archive")?, home)?;
         self.undo(file.section("undo")?)?;
         self.trace(file.section("trace")?)?;
         self.metrics(file.section("metrics")?)?;

@@ -110,6 +110,7 @@ impl Collector for Scrape {
         latencies(&mut out, figures)?;
         spaces(&mut out, figures)?;
         log(&mut out, figures)?;
+        archive(&mut out, figures)?;
         transactions(&mut out, figures)?;
         sessions(&mut out, figures)
     }
@@ -257,6 +258,30 @@ fn log(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {
     let help = "The time that a start would take after a crash now, by estimate";
     let restart = log.restart_seconds.map(|seconds| (Vec::new(), Value::Gauge(seconds)));
     out.all("restart_estimated", &Unit::Seconds, help, restart)
+}
+
+fn archive(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {
+    let Some(archive) = &figures.archive else { return Ok(()) };
+    let help = "The part of the redo log that is not archived";
+    out.one("archive_lag", &Unit::Bytes, help, Value::gauge(archive.lag_bytes))?;
+    let help = "Time for which commits have not been archived";
+    out.one("archive_lag", &Unit::Seconds, help, Value::gauge(archive.lag_seconds))?;
+    let help = "1 if the last attempt to archive the log failed";
+    out.one("archive", &unit("failing"), help, Value::gauge(u64::from(archive.is_failing)))?;
+    out.one(
+        "archive",
+        &unit("pieces"),
+        "Pieces of the log that were archived",
+        Value::counter(archive.pieces),
+    )?;
+    out.one(
+        "archive",
+        &unit("failures"),
+        "Failed attempts to archive the log",
+        Value::counter(archive.failures),
+    )?;
+    let help = "Parts of the log that were cut before they were archived";
+    out.one("archive", &unit("gaps"), help, Value::counter(archive.gaps))
 }
 
 fn transactions(out: &mut Writer<'_>, figures: &Figures) -> fmt::Result {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use varve_device::{LatencySummary, Timed};
-use varve_engine::{Database, DeviceRow};
+use varve_engine::{Archiver, Database, DeviceRow};
 use varve_sql::{
     SessionState, SqlDatabase, StatementState, StatementSums, TableState, log, without_literals,
 };
@@ -37,6 +37,8 @@ pub struct Figures {
     pub spaces: Vec<SpaceFigures>,
     /// The redo log and checkpoints.
     pub log: LogFigures,
+    /// The log archive, if there is one.
+    pub archive: Option<ArchiveFigures>,
     /// Transactions and locks.
     pub transactions: TransactionFigures,
     /// The sessions.
@@ -131,6 +133,23 @@ pub struct LogFigures {
     pub checkpoint_seconds: f64,
     /// The time that redo would take after a crash now, if there is a `recovery_target`.
     pub restart_seconds: Option<f64>,
+}
+
+/// The log archive.
+#[derive(Debug, Serialize)]
+pub struct ArchiveFigures {
+    /// The bytes of the redo log that are not archived.
+    pub lag_bytes: u64,
+    /// The time for which commits have not been archived.
+    pub lag_seconds: u64,
+    /// Whether the last attempt failed.
+    pub is_failing: bool,
+    /// The pieces that were stored.
+    pub pieces: u64,
+    /// The attempts that failed.
+    pub failures: u64,
+    /// Parts of the log that were cut before they were archived.
+    pub gaps: u64,
 }
 
 /// Transactions and locks.
@@ -239,6 +258,7 @@ impl Watched {
             devices: self.engine.devices().into_iter().map(device).collect(),
             spaces: self.engine.io().into_iter().map(space).collect(),
             log: self.log(),
+            archive: self.engine.archiver().map(archive),
             transactions: TransactionFigures {
                 commits: stats.commits,
                 rollbacks: stats.rollbacks,
@@ -271,6 +291,18 @@ impl Watched {
             checkpoint_seconds: pager.checkpoint_micros as f64 / 1e6,
             restart_seconds: self.engine.pager().restart_estimate().map(|restart| restart.time.as_secs_f64()),
         }
+    }
+}
+
+fn archive(archiver: &Archiver) -> ArchiveFigures {
+    let status = archiver.status();
+    ArchiveFigures {
+        lag_bytes: status.lag_bytes,
+        lag_seconds: status.lag_seconds,
+        is_failing: status.error.is_some(),
+        pieces: status.pieces_count,
+        failures: status.failures_count,
+        gaps: status.gaps_count,
     }
 }
 

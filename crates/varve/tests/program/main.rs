@@ -2,6 +2,7 @@
 //! in parallel.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod archive;
 mod backup;
 mod check;
 mod command_line;

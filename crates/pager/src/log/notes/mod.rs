@@ -6,4 +6,5 @@
 pub(crate) mod discarded;
 pub(crate) mod discards;
 pub(crate) mod stored_forms;
+pub(crate) mod time;
 pub(crate) mod written;

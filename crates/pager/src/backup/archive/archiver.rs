@@ -1,0 +1,433 @@
+//! The archiver copies the log into an archive, while it is written.
+//!
+//! ```text
+//!   Seeking --the archive has the last blocks of this log--> Writing (goes on with that timeline)
+//!      |  \--it has none of this log, or another history--> Writing (a new timeline)
+//!      \_ the store fails: try again
+//!   Writing --the pin is broken: a gap--------------------> Writing (a new timeline, after the gap)
+//!           --the timeline has blocks of another server---> Writing (a new timeline)
+//!           --the store fails-----------------------------> Writing (the same; the pin keeps the log)
+//! ```
+//!
+//! Invariants
+//! 1. The pin is at the last archived block. So a later start, which keeps the log from there, can show that
+//!    its log has this block.
+//! 2. The pin moves only after the store has the piece durably.
+//!
+//! This module does not know where pieces are stored, or which thread calls it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use varve_device::{planted, reached};
+
+use super::merge::merge;
+use super::piece::{Piece, PieceStart};
+use super::store::{ArchiveStore, StoredPiece, TimelineName};
+use super::timeline::{Timeline, read_piece, store_failed};
+use crate::api::pager::Pager;
+use crate::base::compression::Compression;
+use crate::base::error::{PagerError, Result};
+use crate::base::lsn::Lsn;
+use crate::control::random_id;
+use crate::log::Log;
+use crate::log::blocks::BlockMark;
+use crate::log::notes::time::Timed;
+use crate::log::pin::LogPin;
+
+/// The most bytes of log in a piece that is not merged, except for one block.
+const PIECE_BYTES: usize = 8 << 20;
+
+/// How a log is archived.
+#[derive(Clone)]
+pub struct ArchiveOptions {
+    /// Where the pieces go.
+    pub store: Arc<dyn ArchiveStore>,
+    /// The loss of the machine costs at most the commits of this time.
+    pub interval: Duration,
+    /// The compression of pieces.
+    pub compression: Compression,
+}
+
+/// A message of the archiver, for the log of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveNotice {
+    /// Whether something is wrong.
+    pub is_warning: bool,
+    /// The message.
+    pub what: String,
+}
+
+/// The state of an archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveStatus {
+    /// The place of the archive.
+    pub location: String,
+    /// The timeline that is written, once it is known.
+    pub timeline: Option<TimelineName>,
+    /// The archive has the log up to this LSN.
+    pub archived: Lsn,
+    /// The archive has all commits that were acknowledged up to this time, in microseconds since 1970, UTC.
+    pub archived_us: u64,
+    /// Bytes of the log that are not archived.
+    pub lag_bytes: u64,
+    /// The seconds for which commits have not been archived; 0 if everything is archived.
+    pub lag_seconds: u64,
+    /// Pieces that were stored since the start.
+    pub pieces_count: u64,
+    /// Attempts that failed since the start.
+    pub failures_count: u64,
+    /// Gaps in the archive since the start: log that was cut before it was archived.
+    pub gaps_count: u64,
+    /// The error of the last attempt, if it failed.
+    pub error: Option<String>,
+}
+
+/// The timeline that is written.
+struct Writing {
+    name: TimelineName,
+    /// Where the next block begins.
+    next: Lsn,
+    /// The last piece in the store, if there is one.
+    last: Option<StoredPiece>,
+}
+
+/// The state of the archiver.
+struct Work {
+    pin: LogPin,
+    /// `None` while the archive was not read.
+    writing: Option<Writing>,
+    status: ArchiveStatus,
+    notices: Vec<ArchiveNotice>,
+    /// The time of the last attempt.
+    tried: Instant,
+}
+
+/// Archives the log of an open database.
+pub struct Archiver {
+    log: Arc<Log>,
+    page_size: u32,
+    options: ArchiveOptions,
+    work: Mutex<Work>,
+    /// The state after the last attempt, and messages. They can be read while the store is slow.
+    shown: Mutex<ArchiverShown>,
+}
+
+/// What other threads see of the archiver.
+struct ArchiverShown {
+    status: ArchiveStatus,
+    notices: Vec<ArchiveNotice>,
+}
+
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Archiver {
+    /// Begins to archive the log of a pager that was opened with `archives`. The log says that commits have
+    /// times from here on, so no transaction may have been committed in this run.
+    pub fn begin(pager: &Pager, options: ArchiveOptions) -> Result<Archiver> {
+        pager.note_archive_begins()?;
+        let log = pager.shared.log.clone();
+        let pin = LogPin::take_kept(&log).unwrap_or_else(|| LogPin::new(&log));
+        let status = ArchiveStatus {
+            location: options.store.location(),
+            archived: pin.at(),
+            archived_us: now_us(),
+            ..ArchiveStatus::default()
+        };
+        let shown = Mutex::new(ArchiverShown { status: status.clone(), notices: Vec::new() });
+        let (notices, tried) = (Vec::new(), Instant::now());
+        let work = Mutex::new(Work { pin, writing: None, status, notices, tried });
+        Ok(Archiver { log, page_size: pager.page_size() as u32, options, work, shown })
+    }
+
+    /// Returns the time that a thread sleeps between two calls of `archive_if_due`.
+    pub fn pause(&self) -> Duration {
+        (self.options.interval / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))
+    }
+
+    /// Archives if half of the interval has passed, or if there is enough for a whole piece. So the log is
+    /// archived before the interval has passed, even if the store needs some time.
+    pub fn archive_if_due(&self) {
+        let (elapsed, from) = {
+            let work = self.work.lock();
+            (work.tried.elapsed(), work.writing.as_ref().map(|writing| writing.next))
+        };
+        let pending = from.map_or(0, |from| self.log.durable_block().since(from));
+        let is_failing = self.work.lock().status.error.is_some();
+        if elapsed >= self.options.interval / 2 || pending >= PIECE_BYTES as u64 && !is_failing {
+            // The status has the error.
+            let _noted = self.archive();
+        }
+    }
+
+    /// Archives everything that is durable now.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails. The log is kept, and the next call tries again.
+    pub fn archive(&self) -> Result<()> {
+        let mut work = self.work.lock();
+        work.tried = Instant::now();
+        let done = self.step(&mut work);
+        let status = &mut work.status;
+        match &done {
+            Ok(()) => {
+                if status.error.take().is_some() {
+                    let what = format!("the log archive {} works again", status.location);
+                    work.notices.push(ArchiveNotice { is_warning: false, what });
+                }
+            }
+            Err(error) => {
+                status.failures_count += 1;
+                let is_new = status.error.is_none();
+                status.error = Some(error.to_string());
+                if is_new {
+                    let what = format!("{error}; the log is kept, and the archiver tries again");
+                    work.notices.push(ArchiveNotice { is_warning: true, what });
+                }
+            }
+        }
+        let mut shown = self.shown.lock();
+        shown.status = work.status.clone();
+        shown.notices.append(&mut work.notices);
+        done
+    }
+
+    /// Takes the messages since the last call.
+    pub fn take_notices(&self) -> Vec<ArchiveNotice> {
+        std::mem::take(&mut self.shown.lock().notices)
+    }
+
+    /// Returns the state of the archive.
+    pub fn status(&self) -> ArchiveStatus {
+        let mut status = self.shown.lock().status.clone();
+        status.lag_bytes = self.log.end().since(status.archived);
+        if status.lag_bytes > 0 {
+            status.lag_seconds = now_us().saturating_sub(status.archived_us) / 1_000_000;
+        }
+        status
+    }
+
+    fn step(&self, work: &mut Work) -> Result<()> {
+        if work.pin.is_broken() {
+            self.pass_gap(work);
+        }
+        if work.writing.is_none() {
+            work.writing = Some(self.find(work)?);
+        }
+        let now = now_us();
+        let until = self.until(work);
+        if work.writing.as_ref().is_some_and(|writing| writing.next < until) {
+            self.refuse_other_writer(work)?;
+        }
+        let before = work.status.pieces_count;
+        while let Some(next) = work.writing.as_ref().map(|writing| writing.next).filter(|next| *next < until)
+        {
+            let blocks = self.copy(next, until, work)?;
+            self.store(work, blocks)?;
+        }
+        // Everything that was acknowledged before the clock was read is durable, and so before `until`.
+        work.status.archived_us = now;
+        if work.status.pieces_count == before { Ok(()) } else { self.merge(work) }
+    }
+
+    /// Returns the end of the durable blocks. If there is something to archive, the log first gets the
+    /// present time, so that a restore to any time up to now is exact.
+    fn until(&self, work: &Work) -> Lsn {
+        let has_more = work.writing.as_ref().is_some_and(|writing| self.log.durable_block() > writing.next);
+        if has_more && self.log.check().is_ok() && self.log.has_segment_for(64) {
+            let at = self.log.append_time(Timed::Tick);
+            // If the flush fails, the log has stopped, and what is durable is archived.
+            let _stopped = self.log.flush(at.end);
+        }
+        self.log.durable_block()
+    }
+
+    /// Finds the timeline to which the log belongs, or begins one.
+    fn find(&self, work: &mut Work) -> Result<Writing> {
+        let store = &*self.options.store;
+        let database = self.log.epoch().database;
+        let mut ends = Vec::new();
+        for timeline in Timeline::all(store, database)? {
+            match timeline.last_piece() {
+                Ok(Some(piece)) => ends.push((timeline.name, piece)),
+                Ok(None) => {}
+                Err(error) => work.notices.push(ArchiveNotice {
+                    is_warning: true,
+                    what: format!("timeline {} of the log archive is not continued: {error}", timeline.name),
+                }),
+            }
+        }
+        let is_ours =
+            |last: BlockMark| planted("archive: another history is continued") || self.log.has_block(last);
+        let newest =
+            ends.iter().filter(|(_, piece)| is_ours(piece.end.last)).max_by_key(|(_, piece)| piece.end.next);
+        if let Some((name, piece)) = newest {
+            reached("archive: a timeline is continued");
+            work.pin.advance(piece.end.last.start);
+            let pieces = store.pieces(*name).map_err(|error| store_failed(store, &error))?;
+            let (name, next, last) = (*name, piece.end.next, pieces.last().copied());
+            self.tell(work, false, format!("log archive: goes on with timeline {name} at LSN {next}"));
+            work.status.timeline = Some(name);
+            work.status.archived = piece.end.end;
+            return Ok(Writing { name, next, last });
+        }
+        let Some(end) = ends.iter().map(|(_, piece)| piece.end.end).max() else {
+            return Ok(self.new_timeline(work, false, "the archive has no log of this database yet"));
+        };
+        let why = format!(
+            "the archive has log of this database up to LSN {end}, but this log is of another history, or no longer has \
+             the log before LSN {}; take a new backup",
+            work.pin.at()
+        );
+        Ok(self.new_timeline(work, true, &why))
+    }
+
+    /// Begins a timeline at the pinned block.
+    fn new_timeline(&self, work: &mut Work, is_warning: bool, why: &str) -> Writing {
+        reached("archive: a timeline begins");
+        let name = TimelineName { database: self.log.epoch().database, timeline: random_id() };
+        let next = work.pin.at();
+        self.tell(work, is_warning, format!("log archive: timeline {name} begins at LSN {next}: {why}"));
+        work.status.timeline = Some(name);
+        Writing { name, next, last: None }
+    }
+
+    fn tell(&self, work: &mut Work, is_warning: bool, what: String) {
+        work.notices.push(ArchiveNotice { is_warning, what });
+    }
+
+    /// Goes on after log that was cut before it was archived.
+    fn pass_gap(&self, work: &mut Work) {
+        reached("archive: a gap");
+        let from = work.writing.as_ref().map_or(work.pin.at(), |writing| writing.next);
+        work.pin = LogPin::new(&self.log);
+        work.status.gaps_count += 1;
+        let why = format!(
+            "the log from LSN {from} to LSN {} was cut before it could be archived, and no restore can cross this gap; take \
+             a new backup, and configure a larger log",
+            work.pin.at()
+        );
+        work.writing = Some(self.new_timeline(work, true, &why));
+    }
+
+    /// Copies blocks from the log.
+    fn copy(&self, next: Lsn, until: Lsn, work: &mut Work) -> Result<Vec<u8>> {
+        let mut blocks = Vec::new();
+        let copied = self.log.copy_blocks(next, until, PIECE_BYTES, &mut blocks);
+        // If the pin is broken, the segment may have been reused while it was read.
+        if work.pin.is_broken() {
+            return Err(PagerError::Backup { what: "the log was cut while it was being archived".into() });
+        }
+        if let Err(error) = copied {
+            // A start may have kept segments of which not all blocks can be read.
+            if next < self.log.read_from() {
+                work.pin.advance(self.log.read_from());
+                let why = format!("the log at LSN {next} cannot be read: {error}; take a new backup");
+                work.writing = Some(self.new_timeline(work, true, &why));
+            }
+            return Err(error.into());
+        }
+        Ok(blocks)
+    }
+
+    /// Stores a piece, and releases its log.
+    fn store(&self, work: &mut Work, blocks: Vec<u8>) -> Result<()> {
+        let store = &*self.options.store;
+        let Some(writing) = &mut work.writing else { return Ok(()) };
+        let start = PieceStart {
+            page_size: self.page_size,
+            timeline: writing.name,
+            start: writing.next,
+            log_segment_bytes: self.log.geometry().segment_bytes(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let piece = Piece::new(start, blocks)?;
+        let bytes = piece.encode(self.options.compression);
+        let created = store.create(writing.name, writing.next, &bytes);
+        let is_created = created.map_err(|error| store_failed(store, &error));
+        if planted("archive: a piece that could not be stored counts as archived") && is_created.is_err() {
+            writing.next = piece.end.next;
+            work.pin.advance(piece.end.last.start);
+            return Ok(());
+        }
+        if !is_created? {
+            let found = read_piece(store, writing.name, writing.next)?;
+            return self.meet(work, &found);
+        }
+        writing.last = Some(StoredPiece { start: writing.next, bytes: bytes.len() as u64 });
+        work.status.pieces_count += 1;
+        self.advance(work, &piece);
+        Ok(())
+    }
+
+    /// Notes that the archive has the log up to the end of the piece.
+    fn advance(&self, work: &mut Work, piece: &Piece) {
+        if let Some(writing) = &mut work.writing {
+            writing.next = piece.end.next;
+        }
+        work.pin.advance(piece.end.last.start);
+        work.status.archived = piece.end.end;
+    }
+
+    /// Goes on after a piece that is already in the timeline. If it has the same log, an earlier attempt to
+    /// store it has succeeded after all. Otherwise another server has written it.
+    fn meet(&self, work: &mut Work, found: &Piece) -> Result<()> {
+        let store = &*self.options.store;
+        let Some(writing) = &mut work.writing else { return Ok(()) };
+        if self.log.has_block(found.end.last) && found.end.next >= writing.next {
+            reached("archive: a piece is there already");
+            let pieces = store.pieces(writing.name).map_err(|error| store_failed(store, &error))?;
+            writing.last = pieces.last().copied();
+            self.advance(work, found);
+            return Ok(());
+        }
+        reached("archive: another server has written the timeline");
+        let why = format!(
+            "timeline {} has log of another server, which runs on a copy of this database; take a new backup",
+            writing.name
+        );
+        work.writing = Some(self.new_timeline(work, true, &why));
+        Ok(())
+    }
+
+    /// Begins another timeline if another server has written into this one.
+    fn refuse_other_writer(&self, work: &mut Work) -> Result<()> {
+        let store = &*self.options.store;
+        let Some(writing) = &work.writing else { return Ok(()) };
+        let pieces = store.pieces(writing.name).map_err(|error| store_failed(store, &error))?;
+        let last = pieces.last().copied();
+        if last == writing.last {
+            return Ok(());
+        }
+        match last {
+            Some(last) => {
+                let found = read_piece(store, writing.name, last.start)?;
+                self.meet(work, &found)
+            }
+            None => {
+                let why = format!("the pieces of timeline {} were removed; take a new backup", writing.name);
+                work.writing = Some(self.new_timeline(work, true, &why));
+                Ok(())
+            }
+        }
+    }
+
+    fn merge(&self, work: &mut Work) -> Result<()> {
+        let store = &*self.options.store;
+        let Some(writing) = &mut work.writing else { return Ok(()) };
+        let list = || store.pieces(writing.name).map_err(|error| store_failed(store, &error));
+        let pieces = list()?;
+        // Only a list that ends with the own last piece is of a timeline that no other server has written.
+        if pieces.last().copied() == writing.last
+            && merge(store, writing.name, &pieces, self.options.compression)?
+        {
+            writing.last = list()?.last().copied();
+        }
+        Ok(())
+    }
+}
