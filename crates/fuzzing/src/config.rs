@@ -105,7 +105,7 @@ fn written(settings: &Settings) -> String {
         protection,
         server,
         query,
-        checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds, recovery_target_seconds },
+        checkpoint,
         archive,
         undo: UndoSettings { retention_seconds },
         trace: TraceSettings { entries, latencies },
@@ -148,8 +148,7 @@ fn written(settings: &Settings) -> String {
     );
     out.push_str(&let_in(server));
     out.push_str(&of_messages(&server.messages));
-    let _ = writeln!(out, "[checkpoint]\nkind = '{}'\ninterval = {interval_seconds}", checkpoint.name());
-    let _ = writeln!(out, "recovery_target = {recovery_target_seconds}");
+    out.push_str(&of_checkpoint(checkpoint));
     let _ = writeln!(out, "[undo]\nretention = {retention_seconds}");
     let _ = writeln!(out, "[trace]\nentries = {entries}\nlatencies = {latencies}");
     out.push_str(&[of_archive(archive), of_smart(smart)].concat());
@@ -160,6 +159,15 @@ fn written(settings: &Settings) -> String {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
     }
     out
+}
+
+/// Returns the section of checkpoints.
+fn of_checkpoint(checkpoint: &CheckpointSettings) -> String {
+    let CheckpointSettings { kind, interval_seconds, recovery_target_seconds } = checkpoint;
+    let kind = kind.name();
+    format!(
+        "[checkpoint]\nkind = '{kind}'\ninterval = {interval_seconds}\nrecovery_target = {recovery_target_seconds}\n"
+    )
 }
 
 /// Returns the section of the log archive.

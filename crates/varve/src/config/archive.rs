@@ -1,11 +1,9 @@
 //! The section `[archive]`: where the log is archived, so that a database can be restored to a moment.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use varve_pager::{Algorithm, Compression, Form, Setting, Unit};
-
-use super::reader::{ConfigError, SectionReader};
 
 /// The longest interval in seconds: an hour.
 const SECONDS_MAX: usize = 3600;
@@ -51,24 +49,6 @@ impl ArchiveSettings {
             help: "How the log archive is compressed.",
         },
     ];
-
-    /// Returns these settings, overridden by those of the section. Relative paths begin at `home`.
-    pub(super) fn overlaid(
-        mut self,
-        mut section: SectionReader<'_>,
-        home: &Path,
-    ) -> Result<Self, ConfigError> {
-        let at = section.position("directory");
-        if let Some(text) = section.text("directory")? {
-            if text.is_empty() {
-                return Err(section.error("directory", at, "is empty: write the directory of the archive"));
-            }
-            self.directory = Some(home.join(text));
-        }
-        section.declared(Self::TABLE, &mut self)?;
-        section.finish()?;
-        Ok(self)
-    }
 
     /// Returns the interval.
     pub fn interval(&self) -> Duration {

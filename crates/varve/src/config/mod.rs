@@ -300,7 +300,7 @@ impl Settings {
         self.smart(file.section("smart")?, home)?;
         self.log(file.section("log")?)?;
         self.checkpoint = self.checkpoint.overlaid(file.section("checkpoint")?)?;
-        self.archive = self.archive.overlaid(file.section("archive")?, home)?;
+        self.archive(file.section("archive")?, home)?;
         self.undo(file.section("undo")?)?;
         self.trace(file.section("trace")?)?;
         self.metrics(file.section("metrics")?)?;
@@ -407,6 +407,19 @@ impl Settings {
             return Err(section.error("key_file", at, missing));
         }
         section.declared(SmartSettings::TABLE, smart)?;
+        section.finish()
+    }
+
+    /// Reads the section of the log archive. Relative paths begin at `home`.
+    fn archive(&mut self, mut section: SectionReader<'_>, home: &Path) -> Result<(), ConfigError> {
+        let at = section.position("directory");
+        if let Some(text) = section.text("directory")? {
+            if text.is_empty() {
+                return Err(section.error("directory", at, "is empty: write the directory of the archive"));
+            }
+            self.archive.directory = Some(home.join(text));
+        }
+        section.declared(ArchiveSettings::TABLE, &mut self.archive)?;
         section.finish()
     }
 
