@@ -86,7 +86,7 @@ pub type Progress = dyn Fn() -> String + Send;
 /// A thread that tells clients that the server is starting up. They may connect before the database is open.
 pub struct Starting {
     is_over: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Starting {
@@ -100,14 +100,20 @@ impl Starting {
             .name("starting".to_owned())
             .spawn(move || refuse_all(&listener, &ends, &progress))
             .map_err(fail)?;
-        Ok(Starting { is_over, thread })
+        Ok(Starting { is_over, thread: Some(thread) })
     }
 
     /// Ends the thread. Clients that connect from now on wait for the server.
     pub fn end(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
         // The thread ends after a period. If it panicked, the message is printed already.
-        let _ = self.thread.join();
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -119,7 +125,8 @@ fn refuse_all(listener: &TcpListener, is_over: &AtomicBool, progress: &Progress)
     }
     while !is_over.load(Ordering::Acquire) {
         let why = WireError::fatal("57P03", "the database system is starting up").detail(progress());
-        while let Ok((socket, _)) = listener.accept() {
+        // The number of a round is limited, so that many clients cannot delay the end of the start.
+        for (socket, _) in std::iter::from_fn(|| listener.accept().ok()).take(HELD_MAX) {
             let socket = Arc::new(socket);
             match held.len() < HELD_MAX {
                 true => held.extend(RefusedConnection::new(socket)),
@@ -129,6 +136,8 @@ fn refuse_all(listener: &TcpListener, is_over: &AtomicBool, progress: &Progress)
         held.retain_mut(|connection| connection.goes_on(None, &why));
         thread::sleep(PERIOD);
     }
+    let why = WireError::fatal("57P03", "the database system is starting up").hint("Connect again.");
+    held.iter().filter(|connection| !connection.is_told).for_each(|held| refuse_with(&held.socket, &why));
     // If this fails, the server's thread that accepts would not wait, but only check again and again.
     let _ = listener.set_nonblocking(false);
 }

@@ -27,6 +27,13 @@ thread_local! {
     /// Whether this thread runs a statement whose panics are caught here.
     static CATCHES: Cell<bool> = const { Cell::new(false) };
     static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
+    /// Whether the panic that was caught last on this thread is in the log.
+    static IS_LOGGED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether the panic that was caught last on this thread is in the log already.
+pub(crate) fn is_logged() -> bool {
+    IS_LOGGED.get()
 }
 
 /// The data about a panic from the hook.
@@ -56,12 +63,14 @@ fn note(info: &PanicHookInfo<'_>) {
 /// Runs a step of a statement. A panic becomes an internal error. `about` is the text for the log.
 pub fn caught<T>(about: &str, step: impl FnOnce() -> T) -> Result<T, SqlError> {
     let outer = CATCHES.replace(true);
+    IS_LOGGED.set(false);
     let done = panic::catch_unwind(AssertUnwindSafe(step));
     CATCHES.set(outer);
     done.map_err(|panic| {
         let message = message_of(panic.as_ref());
         if let Some(seen) = SEEN.take() {
             tell(about, &message, &seen);
+            IS_LOGGED.set(true);
         }
         SqlError::internal(message)
     })

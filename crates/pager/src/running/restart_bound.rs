@@ -12,9 +12,10 @@
 //!
 //! Invariants
 //! 1. Without a target the log has no limit but its capacity.
-//! 2. The limit is never below [`LIMIT_BYTES_MIN`], so that writers always get on.
+//! 2. The limit is never below [`LIMIT_BYTES_MIN`]. It grows if a checkpoint logs so much that no writer gets
+//!    on. So writers never wait for ever.
 //!
-//! This module does not know who waits for the log, or how pages are written.
+//! This module does not know which threads wait for the log, or how pages are written.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -47,11 +48,13 @@ const SLOWNESS_MAX: f64 = 8.0;
 /// The pages of a measurement of the home. Redo also reads so many at once.
 const SAMPLE_PAGES: usize = 64;
 /// With fewer pages, a measurement says nothing.
-const SAMPLE_PAGES_MIN: u64 = 16;
+const SAMPLE_PAGES_MIN: usize = 16;
 /// The distance between pages of one extent that are measured.
 const SAMPLE_STEP_PAGES: usize = 5;
 /// The time between two measurements of the home.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
+/// The time after a measurement that has found too few pages.
+const SAMPLE_RETRY: Duration = Duration::from_secs(5);
 /// The time between two settings of the limit.
 const ADJUST_INTERVAL: Duration = Duration::from_millis(20);
 /// If less than this must be redone, the log has no limit.
@@ -70,31 +73,35 @@ pub struct RestartEstimate {
     pub target: Duration,
 }
 
+/// A redo that was long enough to say how fast redo is.
+#[derive(Clone, Copy, Debug)]
+struct LastRedo {
+    seconds: f64,
+    log_bytes: u64,
+    /// The pages that it has changed.
+    pages: u64,
+}
+
 /// How fast redo is.
 #[derive(Clone, Copy, Debug)]
 struct RedoSpeed {
-    log_bytes_per_second: f64,
     page_seconds: f64,
-    /// The time that the last redo took, in proportion to the estimate of the two speeds.
-    slowness: f64,
+    last: Option<LastRedo>,
 }
 
 impl RedoSpeed {
-    const UNKNOWN: RedoSpeed =
-        RedoSpeed { log_bytes_per_second: LOG_BYTES_PER_SECOND, page_seconds: PAGE_SECONDS, slowness: 1.0 };
-
+    /// Returns the seconds that redo takes.
     fn seconds(&self, log_bytes: u64, pages: u64) -> f64 {
-        let log_seconds = log_bytes as f64 / self.log_bytes_per_second;
-        self.slowness * (log_seconds + pages as f64 * self.page_seconds)
+        let slowness = self.last.map_or(1.0, |last| {
+            // A faster redo than expected changes nothing, because the next one may meet other pages.
+            (last.seconds / self.expected(last.log_bytes, last.pages)).clamp(1.0, SLOWNESS_MAX)
+        });
+        slowness * self.expected(log_bytes, pages)
     }
 
-    /// Compares a redo with the estimate for it. A faster one changes nothing, because the next one may meet
-    /// other pages.
-    fn learn(&mut self, redo: Duration, log_bytes: u64, pages: u64) {
-        let expected = self.seconds(log_bytes, pages);
-        if log_bytes >= TELLING_BYTES && expected > 0.0 {
-            self.slowness = (redo.as_secs_f64() / expected).clamp(1.0, SLOWNESS_MAX);
-        }
+    /// Returns the seconds that follow from the speeds of the log and of the home.
+    fn expected(&self, log_bytes: u64, pages: u64) -> f64 {
+        log_bytes as f64 / LOG_BYTES_PER_SECOND + pages as f64 * self.page_seconds
     }
 
     /// Returns the log length at which redo takes `budget` seconds, if the next changes are like those in
@@ -103,8 +110,7 @@ impl RedoSpeed {
         if log_bytes < SHORT_BYTES {
             return u64::MAX;
         }
-        let limit = log_bytes as f64 * budget / self.seconds(log_bytes, pages);
-        (limit as u64).max(LIMIT_BYTES_MIN)
+        (log_bytes as f64 * budget / self.seconds(log_bytes, pages)) as u64
     }
 }
 
@@ -113,10 +119,15 @@ struct State {
     speed: RedoSpeed,
     /// The seconds that the last start took before redo.
     before_redo: f64,
-    sampled: Option<Instant>,
+    /// When the home is measured next.
+    sample_at: Instant,
     adjusted: Option<Instant>,
     /// The extent after the last sampled page.
     next: ExtentNo,
+    /// The smallest limit. It grows if the log is at its limit, and a checkpoint did not help.
+    floor_bytes: u64,
+    /// The numbers of changes and of checkpoints at the last setting.
+    seen: (u64, u64),
 }
 
 /// The bound of the time of a start.
@@ -128,12 +139,20 @@ pub(crate) struct RestartBound {
 impl RestartBound {
     /// Begins with what this start has measured. `pages` is the number of pages that its redo has changed.
     pub(crate) fn new(config: &CheckpointConfig, recovery: Option<Recovery>, pages: u64) -> RestartBound {
-        let mut speed = RedoSpeed::UNKNOWN;
         let before_redo = recovery.map_or(0.0, |recovery| recovery.levels_time.as_secs_f64());
-        if let Some(Recovery { redo, analysis_time, redo_time, .. }) = recovery {
-            speed.learn(analysis_time + redo_time, redo.log_bytes, pages);
-        }
-        let state = State { speed, before_redo, sampled: None, adjusted: None, next: 0 };
+        let last = recovery.filter(|recovery| recovery.redo.log_bytes >= TELLING_BYTES).map(|recovery| {
+            let seconds = (recovery.analysis_time + recovery.redo_time).as_secs_f64();
+            LastRedo { seconds, log_bytes: recovery.redo.log_bytes, pages }
+        });
+        let state = State {
+            speed: RedoSpeed { page_seconds: PAGE_SECONDS, last },
+            before_redo,
+            sample_at: Instant::now(),
+            adjusted: None,
+            next: 0,
+            floor_bytes: LIMIT_BYTES_MIN,
+            seen: (0, 0),
+        };
         RestartBound { target: config.recovery_target, state: Mutex::new(state) }
     }
 }
@@ -143,20 +162,25 @@ impl Shared {
     /// producer of page writes calls this in each of its rounds.
     pub(crate) fn bound_restart(&self) {
         let Some(target) = self.restart_bound.target else { return };
+        let target = target.as_secs_f64();
+        self.sample_home();
         let mut state = self.restart_bound.state.lock();
         if state.adjusted.is_some_and(|when| when.elapsed() < ADJUST_INTERVAL) {
             return;
         }
-        if state.sampled.is_none_or(|when| when.elapsed() >= SAMPLE_INTERVAL) {
-            if let Some(seconds) = self.sample_pages(&mut state.next) {
-                state.speed.page_seconds = seconds;
-            }
-            state.sampled = Some(Instant::now());
+        let seen = (self.log.changes_count(), self.counters.checkpoints.load(Relaxed));
+        let is_full = self.log.is_full();
+        match is_full && seen.0 == state.seen.0 && seen.1 > state.seen.1 {
+            // The checkpoint itself has logged as much as the limit allows, so no writer would get on.
+            true => state.floor_bytes = state.floor_bytes.saturating_mul(2),
+            false if !is_full => state.floor_bytes = LIMIT_BYTES_MIN,
+            false => {}
         }
-        let target = target.as_secs_f64();
+        state.seen = seen;
         let budget = (target * USED_PART - state.before_redo).max(target * REDO_PART_MIN);
         let (log_bytes, pages) = self.to_redo();
-        self.log.set_limit(state.speed.limit_bytes(log_bytes, pages, budget));
+        let limit_bytes = state.speed.limit_bytes(log_bytes, pages, budget);
+        self.log.set_limit(limit_bytes.max(state.floor_bytes));
         state.adjusted = Some(Instant::now());
     }
 
@@ -174,15 +198,32 @@ impl Shared {
         (self.log.bytes_to_redo(), self.ledger.pages_count() as u64)
     }
 
+    /// Measures the home if it is time for it, and no writer waits for this thread. The lock is not held
+    /// while pages are read.
+    fn sample_home(&self) {
+        let mut state = self.restart_bound.state.lock();
+        if Instant::now() < state.sample_at || self.pool.is_tight() || self.log.is_full() {
+            return;
+        }
+        let mut next = state.next;
+        drop(state);
+        let seconds = self.sample_pages(&mut next);
+        state = self.restart_bound.state.lock();
+        state.next = next;
+        state.speed.page_seconds = seconds.unwrap_or(state.speed.page_seconds);
+        let pause = if seconds.is_some() { SAMPLE_INTERVAL } else { SAMPLE_RETRY };
+        state.sample_at = Instant::now() + pause;
+    }
+
     /// Reads pages that are not in the pool, all at once, as redo does. Returns the seconds for each, or
     /// `None` if there were too few such pages.
     fn sample_pages(&self, next: &mut ExtentNo) -> Option<f64> {
         let ids = self.pages_to_sample(next);
-        let before = self.counters.prefetched.load(Relaxed);
         let began = Instant::now();
         self.pool.prefetch(&ids);
-        let read = self.counters.prefetched.load(Relaxed) - before;
-        (read >= SAMPLE_PAGES_MIN).then(|| began.elapsed().as_secs_f64() / read as f64)
+        let took = began.elapsed();
+        let read = ids.iter().filter(|id| self.pool.is_resident(**id)).count();
+        (read >= SAMPLE_PAGES_MIN).then(|| took.as_secs_f64() / read as f64)
     }
 
     /// Returns pages that are in use and not in the pool. They are far from each other, as those of random
@@ -214,25 +255,24 @@ mod tests {
 
     #[test]
     fn the_limit_keeps_redo_within_the_budget() {
-        let speed = RedoSpeed { log_bytes_per_second: 1e6, page_seconds: 0.01, slowness: 1.0 };
-        // 10 MB of log take 10 s, and 1,000 pages take 10 s, too.
-        assert!((speed.seconds(10_000_000, 1000) - 20.0).abs() < 1e-9);
-        assert_eq!(speed.limit_bytes(10_000_000, 1000, 5.0), 2_500_000);
-        assert_eq!(speed.limit_bytes(10_000_000, 0, 5.0), 5_000_000);
-        assert_eq!(speed.limit_bytes(10_000_000, 1000, 0.001), LIMIT_BYTES_MIN);
+        let speed = RedoSpeed { page_seconds: 0.01, last: None };
+        // 64 MB of log take 1 s, and 100 pages take 1 s, too.
+        assert!((speed.seconds(64_000_000, 100) - 2.0).abs() < 1e-9);
+        assert_eq!(speed.limit_bytes(64_000_000, 100, 0.5), 16_000_000);
+        assert_eq!(speed.limit_bytes(64_000_000, 0, 0.5), 32_000_000);
         assert_eq!(speed.limit_bytes(1000, 10, 0.001), u64::MAX, "there is nothing to bound yet");
     }
 
     #[test]
     fn a_slower_redo_than_expected_is_remembered() {
-        let mut speed = RedoSpeed { log_bytes_per_second: 1e7, page_seconds: 0.001, slowness: 1.0 };
-        // The estimate is 2 s.
-        speed.learn(Duration::from_secs(6), 10_000_000, 1000);
-        assert!((speed.slowness - 3.0).abs() < 1e-9);
-        let mut speed = RedoSpeed { slowness: 1.0, ..speed };
-        speed.learn(Duration::from_secs(1), 10_000_000, 1000);
-        assert!((speed.slowness - 1.0).abs() < 1e-9);
-        speed.learn(Duration::from_secs(100), 1000, 1000);
-        assert!((speed.slowness - 1.0).abs() < 1e-9, "too little was redone");
+        let slowness = |seconds, page_seconds| {
+            let last = Some(LastRedo { seconds, log_bytes: 64_000_000, pages: 1000 });
+            let speed = RedoSpeed { page_seconds, last };
+            speed.seconds(64_000_000, 0)
+        };
+        assert!((slowness(6.0, 0.001) - 3.0).abs() < 1e-9);
+        assert!((slowness(6.0, 0.005) - 1.0).abs() < 1e-9, "the measured home explains it");
+        assert!((slowness(1.0, 0.001) - 1.0).abs() < 1e-9);
+        assert!((slowness(100.0, 0.001) - SLOWNESS_MAX).abs() < 1e-9);
     }
 }

@@ -17,8 +17,8 @@ use super::Session;
 use crate::activity::Activity;
 use crate::error::{Result, SqlError, SqlState};
 use crate::log::{self, Event, Severity, Source};
-use crate::parse;
 use crate::settings::Settings;
+use crate::{panics, parse};
 
 /// The kinds of statements that are written before they run (`log_statement`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -105,10 +105,12 @@ impl Session {
         }
     }
 
-    /// Logs the error of a statement, if there is one and the settings ask for it.
+    /// Logs the error of a statement, if there is one and the settings ask for it. A panic is in the log
+    /// already, with its place.
     pub(super) fn log_failure<T>(&self, sql: &str, result: &Result<T>) {
         if let Err(error) = result
             && (self.logging.errors || is_grave(error))
+            && !(error.sqlstate == SqlState::INTERNAL_ERROR && panics::is_logged())
         {
             self.log_error(error, sql);
         }

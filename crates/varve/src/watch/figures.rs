@@ -131,7 +131,7 @@ pub struct LogFigures {
     pub checkpoints_requested: u64,
     /// The time of all checkpoints.
     pub checkpoint_seconds: f64,
-    /// The time that redo would take after a crash now, if there is a `recovery_target`.
+    /// The time that a start would take after a crash now, if there is a `recovery_target`.
     pub restart_seconds: Option<f64>,
 }
 
