@@ -1,4 +1,4 @@
-//! How far a start after a crash has come, for those who wait for it.
+//! How far a start after a crash has come. Clients that wait for it are told so.
 //!
 //! This module does not know what the steps do.
 

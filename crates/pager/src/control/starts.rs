@@ -28,7 +28,7 @@
 //!    has a start that is not in the database's past.
 //! 4. The history has the newest 1000 starts. States of older starts are not recognized.
 //!
-//! This module does not know who asks about a state: backups do.
+//! This module does not know which code asks about a state. Backups do so.
 
 use std::fmt;
 
@@ -168,7 +168,7 @@ pub(super) struct OpenHistory {
 }
 
 /// What a start has found in the file.
-struct Stored {
+struct FoundHistory {
     history: StartHistory,
     /// The slot for the next history.
     next_slot: usize,
@@ -177,17 +177,17 @@ struct Stored {
     warning: Option<String>,
 }
 
-impl Stored {
+impl FoundHistory {
     /// Returns the state without a history in force.
-    fn nothing(warning: Option<String>) -> Stored {
-        Stored { history: StartHistory::default(), next_slot: 0, is_whole: false, warning }
+    fn nothing(warning: Option<String>) -> FoundHistory {
+        FoundHistory { history: StartHistory::default(), next_slot: 0, is_whole: false, warning }
     }
 
     /// Reads the history that belongs to the control file. A file that cannot be read is replaced, because
     /// the database itself does not need it.
-    fn read(directory: &dyn Directory, block: &Superblock) -> Stored {
+    fn read(directory: &dyn Directory, block: &Superblock) -> FoundHistory {
         if block.newest_start == 0 {
-            return Stored::nothing(None);
+            return FoundHistory::nothing(None);
         }
         let warned = |why: &str| {
             reached("open: the history of starts begins anew");
@@ -196,7 +196,7 @@ impl Stored {
                  use earlier backups: take a full backup",
                 directory.location()
             );
-            Stored::nothing(Some(what))
+            FoundHistory::nothing(Some(what))
         };
         let slots = match read_slots(directory) {
             Ok(Some(slots)) => slots,
@@ -209,7 +209,9 @@ impl Stored {
             is_in_force.then_some((slot, history))
         });
         match found {
-            Some((slot, history)) => Stored { history, next_slot: 1 - slot, is_whole: true, warning: None },
+            Some((slot, history)) => {
+                FoundHistory { history, next_slot: 1 - slot, is_whole: true, warning: None }
+            }
             None => warned("is damaged, or is not of the same moment as the control file"),
         }
     }
@@ -230,7 +232,7 @@ fn read_slots(directory: &dyn Directory) -> Result<Option<AlignedBuf>> {
 }
 
 /// Writes a slot durably. All bytes of the file are written when it is made. So later starts need no space.
-fn write_slot(directory: &dyn Directory, stored: &Stored, bytes: &AlignedBuf) -> Result<()> {
+fn write_slot(directory: &dyn Directory, stored: &FoundHistory, bytes: &AlignedBuf) -> Result<()> {
     let file = directory.open(STARTS_FILE, OpenHow::or_create(Space::Control))?;
     if !stored.is_whole {
         let empty = AlignedBuf::new(SLOTS_COUNT * SLOT_BYTES);
@@ -240,6 +242,17 @@ fn write_slot(directory: &dyn Directory, stored: &Stored, bytes: &AlignedBuf) ->
     file.write_at((stored.next_slot * SLOT_BYTES) as u64, bytes, Purpose::Control, Durability::Later)?;
     file.flush()?;
     if stored.is_whole { Ok(()) } else { Ok(directory.sync()?) }
+}
+
+/// Returns the state of a start for whose history the device has no space.
+fn without_history(directory: &dyn Directory) -> OpenHistory {
+    reached("open: no space for the history of starts");
+    let what = format!(
+        "{} has no space for {STARTS_FILE}, the history of starts. Until the next start there are no backups: make \
+         space, and start again",
+        directory.location()
+    );
+    OpenHistory { history: StartHistory::default(), warning: Some(what) }
 }
 
 impl Control {
@@ -252,15 +265,19 @@ impl Control {
         change: impl FnOnce(&mut Superblock),
     ) -> Result<()> {
         let block = self.get();
-        let stored = Stored::read(directory, &block);
+        let stored = FoundHistory::read(directory, &block);
         let start = LogStart { id: random_id(), after };
         let history = stored.history.followed_by(start);
-        write_slot(directory, &stored, &history.encode(block.database))?;
+        let opened = match write_slot(directory, &stored, &history.encode(block.database)) {
+            // The database itself needs no history.
+            Err(error) if error.is_no_space() => without_history(directory),
+            written => written.map(|()| OpenHistory { history, warning: stored.warning })?,
+        };
         self.update(|block| {
             change(block);
-            block.newest_start = start.id;
+            block.newest_start = opened.history.newest().map_or(0, |newest| newest.id);
         })?;
-        *self.starts.lock() = OpenHistory { history, warning: stored.warning };
+        *self.starts.lock() = opened;
         Ok(())
     }
 
@@ -368,5 +385,14 @@ mod tests {
         assert_eq!(missing.0.0.len(), 1);
         assert!(missing.1.unwrap().contains("is missing"));
         assert_eq!(begin(&directory, 12288).0.0.len(), 4);
+    }
+
+    #[test]
+    fn a_full_device_refuses_backups_and_no_start() {
+        let directory = MemoryDirectory::with_capacity(16 << 10);
+        Control::create(&*directory, Superblock::new(3, 8192, 1 << 20)).unwrap();
+        let (history, warning) = begin(&directory, 0);
+        assert_eq!(history.newest(), None);
+        assert!(warning.unwrap().contains("no space"));
     }
 }

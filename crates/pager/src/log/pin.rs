@@ -5,7 +5,7 @@
 //!    next checkpoint breaks the pin, and the copy fails.
 //! 2. The position of a pin only grows.
 //!
-//! This module does not know who copies the log, or where to.
+//! This module does not know which code copies the log, or where to.
 
 use std::sync::Arc;
 
