@@ -139,8 +139,13 @@ pub(crate) struct RestartBound {
 impl RestartBound {
     /// Begins with what this start has measured. `pages` is the number of pages that its redo has changed.
     pub(crate) fn new(config: &CheckpointConfig, recovery: Option<Recovery>, pages: u64) -> RestartBound {
-        let before_redo = recovery.map_or(0.0, |recovery| recovery.levels_time.as_secs_f64());
-        let last = recovery.filter(|recovery| recovery.redo.log_bytes >= TELLING_BYTES).map(|recovery| {
+        let is_long = |recovery: &Recovery| recovery.redo.log_bytes >= TELLING_BYTES;
+        let before_redo = recovery.map_or(0.0, |recovery| {
+            // A short analysis finds the end of the log, which takes as long for any log.
+            let analysis = if is_long(&recovery) { Duration::ZERO } else { recovery.analysis_time };
+            (recovery.levels_time + analysis).as_secs_f64()
+        });
+        let last = recovery.filter(is_long).map(|recovery| {
             let seconds = (recovery.analysis_time + recovery.redo_time).as_secs_f64();
             LastRedo { seconds, log_bytes: recovery.redo.log_bytes, pages }
         });
