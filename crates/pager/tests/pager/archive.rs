@@ -233,6 +233,24 @@ fn a_gap_is_told_and_never_crossed() {
     check(&target, &now.at(Lsn::MAX), "after the gap");
 }
 
+#[test]
+fn a_passing_error_of_the_store_does_not_end_a_timeline() {
+    let mut now = Archived::new(in_place(), 19);
+    now.work(50);
+    let backup = now.backup();
+    now.archiver.archive().unwrap();
+    now = now.restarted(false);
+    now.work(10);
+    now.store.fails_reads.store(true, Ordering::Relaxed);
+    now.archiver.archive().unwrap_err();
+    now.store.fails_reads.store(false, Ordering::Relaxed);
+    now.archiver.archive().unwrap();
+    assert_eq!(now.store.names().len(), 1, "{}", now.notices());
+    let target = in_place();
+    now.restore(&target, &backup, Until::Latest).unwrap();
+    check(&target, &now.at(Lsn::MAX), "one timeline");
+}
+
 /// Returns a database on a copy of the files.
 fn copy_of(now: &Archived, files: &MemoryDirectory) -> PagerConfig {
     let copy = MemoryDirectory::from_images(files.images());

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use varve_device::{planted, reached};
 
-use super::merge::merge;
+use super::merge::Merge;
 use super::piece::{Piece, PieceStart};
 use super::store::{ArchiveStore, StoredPiece, TimelineName};
 use super::timeline::{Timeline, read_piece, store_failed};
@@ -224,15 +224,18 @@ impl Archiver {
         if work.writing.as_ref().is_some_and(|writing| writing.next < until) {
             self.refuse_other_writer(work)?;
         }
-        let before = work.status.pieces_count;
         while let Some(next) = work.writing.as_ref().map(|writing| writing.next).filter(|next| *next < until)
         {
             let blocks = self.copy(next, until, work)?;
+            let before = work.status.pieces_count;
             self.store(work, blocks)?;
+            if work.status.pieces_count > before {
+                self.merge(work)?;
+            }
         }
         // Everything that was acknowledged before the clock was read is durable, and so before `until`.
         work.status.archived_us = now;
-        if work.status.pieces_count == before { Ok(()) } else { self.merge(work) }
+        Ok(())
     }
 
     /// Returns the end of the durable blocks. If there is something to archive, the log first gets the
@@ -251,17 +254,20 @@ impl Archiver {
     fn find(&self, work: &mut Work) -> Result<Writing> {
         let store = &*self.options.store;
         let database = self.log.epoch().database;
-        let mut ends = Vec::new();
+        let (mut ends, mut notices) = (Vec::new(), Vec::new());
         for timeline in Timeline::all(store, database)? {
             match timeline.last_piece() {
                 Ok(Some(piece)) => ends.push((timeline.name, piece)),
                 Ok(None) => {}
-                Err(error) => work.notices.push(ArchiveNotice {
+                // The piece may be in order: the next call tries again.
+                Err(error @ PagerError::ArchiveStore { .. }) => return Err(error),
+                Err(error) => notices.push(ArchiveNotice {
                     is_warning: true,
                     what: format!("timeline {} of the log archive is not continued: {error}", timeline.name),
                 }),
             }
         }
+        work.notices.append(&mut notices);
         let is_ours =
             |last: BlockMark| planted("archive: another history is continued") || self.log.has_block(last);
         let newest =
@@ -417,15 +423,15 @@ impl Archiver {
         }
     }
 
+    /// Merges small pieces at the end of the timeline.
     fn merge(&self, work: &mut Work) -> Result<()> {
         let store = &*self.options.store;
         let Some(writing) = &mut work.writing else { return Ok(()) };
         let list = || store.pieces(writing.name).map_err(|error| store_failed(store, &error));
         let pieces = list()?;
+        let merge = Merge { store, timeline: writing.name, compression: self.options.compression };
         // Only a list that ends with the own last piece is of a timeline that no other server has written.
-        if pieces.last().copied() == writing.last
-            && merge(store, writing.name, &pieces, self.options.compression)?
-        {
+        if pieces.last().copied() == writing.last && merge.run(&pieces, writing.next)? {
             writing.last = list()?.last().copied();
         }
         Ok(())
