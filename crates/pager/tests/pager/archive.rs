@@ -277,11 +277,11 @@ fn a_damaged_timeline_does_not_hide_the_one_that_goes_on() {
 fn the_shown_moment_can_be_restored_and_the_first_attempt_is_at_once() {
     let mut now = Archived::new(in_place(), 21);
     now.work(50);
-    let backup = now.backup();
-    now.work(5);
     let slow = ArchiveOptions { interval: Duration::from_secs(3600), ..options(&now.store) };
     now.store.fails.store(true, Ordering::Relaxed);
     now.archiver = Archiver::begin(&now.pager, slow).unwrap();
+    let backup = now.backup();
+    now.work(5);
     assert_eq!(now.archiver.status().archived_us, None, "nothing is archived");
     now.archiver.archive_if_due();
     assert_eq!(now.archiver.status().failures_count, 1, "the first call tries");

@@ -191,7 +191,7 @@ fn a_tablespace_that_is_newer_than_the_backup_is_restored_elsewhere() {
     let server = Served::start(&places.of("data"));
     succeeds(&["backup", &server.url("postgres"), "--to", text(&places.of("backup"))]);
     let [later, moved] = ["later", "moved"].map(|name| places.of(name));
-    [&later, &moved].map(|directory| std::fs::create_dir(directory).unwrap());
+    [&later, &moved].into_iter().for_each(|directory| std::fs::create_dir(directory).unwrap());
     let mut client = server.connect();
     client.batch_execute(&format!("create tablespace later location '{}'", later.display())).unwrap();
     let sql = "create table entry (client int, number int) tablespace later; insert into entry values (0, 1)";
