@@ -140,6 +140,21 @@ fn now_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Returns whether the log should be archived. The last attempt was before the time `tried`, and `pending` bytes
+/// are not archived.
+fn attempt_is_due(tried: Option<Duration>, interval: Duration, is_failing: bool, pending: u64) -> bool {
+    match (tried, is_failing) {
+        (None, _) => true,
+        (Some(tried), true) => tried >= RETRY_AFTER.min(interval / 2),
+        (Some(tried), false) => tried >= interval / 2 || pending >= PIECE_BYTES as u64,
+    }
+}
+
+/// Returns whether a quiet log should get the time. It got the last one before the time `ticked`.
+fn tick_is_due(ticked: Option<Duration>, interval: Duration) -> bool {
+    ticked.is_none_or(|ticked| ticked >= interval.max(QUIET_TICK))
+}
+
 impl Archiver {
     /// Begins to archive the log of a pager that was opened with `archives`. The log says that commits have
     /// times from here on, so no transaction may have been committed in this run.
@@ -178,12 +193,8 @@ impl Archiver {
         let work = self.work.lock();
         let from = work.writing.as_ref().map_or(work.pin.at(), |writing| writing.next);
         let pending = self.log.durable_block().since(from);
-        let half = self.options.interval / 2;
-        match (work.tried, work.status.error.is_some()) {
-            (None, _) => true,
-            (Some(tried), true) => tried.elapsed() >= half.min(RETRY_AFTER),
-            (Some(tried), false) => tried.elapsed() >= half || pending >= PIECE_BYTES as u64,
-        }
+        let tried = work.tried.map(|tried| tried.elapsed());
+        attempt_is_due(tried, self.options.interval, work.status.error.is_some(), pending)
     }
 
     /// Ends the archiving of this run without its rest. An attempt that hangs in the store may go on later,
@@ -290,8 +301,8 @@ impl Archiver {
     /// present time, so that a restore to any time up to now is exact. A quiet log gets it from time to time.
     fn until(&self, work: &mut Work) -> Lsn {
         let has_more = work.writing.as_ref().is_some_and(|writing| self.log.durable_block() > writing.next);
-        let quiet = self.options.interval.max(QUIET_TICK);
-        let is_wanted = has_more || work.ticked.is_none_or(|(since, _)| since.elapsed() >= quiet);
+        let ticked = work.ticked.map(|(since, _)| since.elapsed());
+        let is_wanted = has_more || tick_is_due(ticked, self.options.interval);
         let is_possible = !self.has_given_up() && self.log.check().is_ok();
         if is_wanted && is_possible && self.log.has_segment_for(64) {
             let ticked = (Instant::now(), now_us());
@@ -489,5 +500,36 @@ impl Archiver {
             writing.last = list()?.last().copied();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn seconds(seconds: u64) -> Option<Duration> {
+        Some(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_long_interval_delays_neither_the_first_attempt_nor_a_retry_nor_a_whole_piece() {
+        let whole = PIECE_BYTES as u64;
+        assert!(attempt_is_due(None, HOUR, false, 0));
+        assert!(!attempt_is_due(seconds(1799), HOUR, false, whole - 1));
+        assert!(attempt_is_due(seconds(1800), HOUR, false, 0));
+        assert!(attempt_is_due(seconds(0), HOUR, false, whole));
+        assert!(!attempt_is_due(seconds(9), HOUR, true, whole));
+        assert!(attempt_is_due(seconds(10), HOUR, true, 0));
+        assert!(attempt_is_due(seconds(1), Duration::from_secs(2), true, 0));
+    }
+
+    #[test]
+    fn a_quiet_log_gets_the_time_once_a_minute_or_once_in_an_interval() {
+        let interval = Duration::from_secs(10);
+        assert!(tick_is_due(None, interval));
+        assert!(!tick_is_due(seconds(59), interval) && tick_is_due(seconds(60), interval));
+        assert!(!tick_is_due(seconds(3599), HOUR) && tick_is_due(seconds(3600), HOUR));
     }
 }
