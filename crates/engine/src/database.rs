@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use varve_memory::TablesRegion;
 use varve_pager::{Archiver, PageId, Pager, PagerConfig, PagerStats};
 
-use crate::background::BackgroundThreads;
+use crate::background::{ARCHIVE_ENDS_MAX, BackgroundThreads};
 use crate::catalog::{IndexId, ObjectId, POSTGRES, SequenceDef, SequenceState, TableDef, TableId};
 use crate::check::{self, CheckReport};
 use crate::context::Context;
@@ -98,7 +98,7 @@ impl Database {
         self.threads.spawn("varve-rollback", move || recovery::run(&core, &bell))?;
         let Some(archiver) = self.archiver.clone() else { return Ok(()) };
         let bell = Arc::clone(self.threads.archive_bell());
-        self.threads.spawn("varve-archive", move || {
+        self.threads.spawn_archive(move || {
             while bell.wait(archiver.pause()) {
                 archiver.archive_if_due();
             }
@@ -305,6 +305,21 @@ impl Database {
         }
     }
 
+    /// Archives the rest of the log. A store that hangs does not stop a shutdown: after `limit` the log that is
+    /// not archived stays where it is. A failure is in the messages of the archiver.
+    fn archive_rest(&self, limit: Instant) {
+        let Some(archiver) = self.archiver.clone().filter(|archiver| !archiver.has_given_up()) else {
+            return;
+        };
+        let of_thread = Arc::clone(&archiver);
+        let is_done = self.threads.archive_ends_until(limit)
+            && self.threads.spawn_archive(move || drop(of_thread.archive())).is_ok()
+            && self.threads.archive_ends_until(limit);
+        if !is_done {
+            archiver.give_up("it does not answer, so the server stops without it; the log is kept");
+        }
+    }
+
     /// Shuts down: stops the threads, writes all pages, and records a clean shutdown. All transactions must
     /// have ended. If a device is full, nothing is lost, and the function can be called again. Then a
     /// sequence may have a gap, if there is no space to store its unused values.
@@ -314,11 +329,10 @@ impl Database {
         if let Some(region) = self.tables_region() {
             region.settle()?;
         }
-        let archive = || self.archiver.as_ref().map_or(Ok(()), |archiver| archiver.archive());
-        // A failure is in the messages of the archiver. The log that is not archived stays.
-        let _told = archive();
+        let limit = Instant::now() + ARCHIVE_ENDS_MAX;
+        self.archive_rest(limit);
         self.core.pager.shutdown()?;
-        let _told = archive();
+        self.archive_rest(limit);
         match given_back {
             Err(Error::Pager(error)) if error.is_no_space() => Ok(()),
             given_back => given_back,

@@ -465,7 +465,7 @@ fn pager_state(error: &PagerError) -> &'static str {
         PagerError::Device(device) if device.is_no_space() => "53100",
         PagerError::NoFreePage { .. } => "53100",
         PagerError::NoSuchTablespace { .. } => "42704",
-        PagerError::Backup { .. } => "55000",
+        PagerError::Backup { .. } | PagerError::ArchiveStore { .. } => "55000",
         PagerError::PoolExhausted { .. } => "53200",
         PagerError::Device(_) | PagerError::Stopped { .. } => "58030",
         _ => "XX001",

@@ -57,7 +57,9 @@ pub use backup::archive::piece::ARCHIVE_VERSION;
 pub use backup::archive::store::{ArchiveStore, StoredPiece, TimelineName};
 pub use backup::contents::{BACKUP_VERSION, BackupBase, BackupEnd, BackupStart};
 pub use backup::copy::{Backup, BackupOptions, BackupProgress};
-pub use backup::restore::{MapLocation, RestoreReport, restore, restore_until};
+pub use backup::restore::{
+    MapLocation, RestoreReport, RestoredTablespace, restore, restore_until, tablespaces_until,
+};
 pub use backup::source::{ArchiveSource, BackupSource};
 pub use backup::verify::{BackupSummary, BackupVerifier, verify_backup};
 pub use base::compression::{Algorithm, Compression};

@@ -2,6 +2,7 @@
 //! and run in parallel.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod archive;
 mod as_of;
 mod bank;
 mod common;

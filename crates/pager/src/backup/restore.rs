@@ -161,6 +161,29 @@ pub fn restore_until(
     Ok(RestoreReport { pages, changes, end, time_us, database })
 }
 
+/// A tablespace that a restore makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredTablespace {
+    /// Its name.
+    pub name: String,
+    /// Its location in the database that was backed up.
+    pub location: String,
+}
+
+/// Returns the tablespaces that `restore_until` makes. It reads the archive, but makes nothing.
+pub fn tablespaces_until(
+    newest: &dyn BackupSource,
+    archive: ArchiveSource<'_>,
+) -> Result<Vec<RestoredTablespace>> {
+    let mut file = newest.open().map_err(|error| unreadable(newest, &error))?;
+    let summary = verify_backup(&mut *file).map_err(|error| named(newest, error))?;
+    let later = LaterLog::find(archive, newest, &summary)?;
+    let listed = later.tablespaces().unwrap_or_else(|| summary.end.listed_in_use());
+    let each =
+        listed.all.into_iter().map(|Listed { name, location, .. }| RestoredTablespace { name, location });
+    Ok(each.collect())
+}
+
 /// Finds the directories of the tablespaces, and refuses those that are in use.
 fn find_tablespaces(
     config: &PagerConfig,

@@ -136,6 +136,14 @@ pub enum PagerError {
         /// The reason, and what to do.
         what: String,
     },
+    /// The store of a log archive failed. What it stores may be in order, so the call can be tried again.
+    #[error("{what}")]
+    ArchiveStore {
+        /// The place of the archive, and the reason.
+        what: String,
+        /// Whether the store does not have what was to be read.
+        is_missing: bool,
+    },
     /// An earlier failure made further changes unsafe.
     #[error(
         "the database takes no more changes since an earlier failure ({cause}): restart it to recover from the log"

@@ -205,6 +205,11 @@ impl ChainedBlock<'_> {
         self.header.end()
     }
 
+    /// Returns the number of its bytes.
+    pub(crate) fn length_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns the life of the log in which the block was written.
     pub(crate) fn incarnation(&self) -> u32 {
         self.header.epoch.incarnation

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use varve_device::{Directory, MemoryDirectory, plant, planted_hits};
 use varve_pager::{
-    Archiver, BadLocation, HomeLayout, LocationFlaw, Locations, Lsn, NewTablespace, PackedConfig, PageId,
-    Pager, PagerConfig, PagerError, ProtectionKind, RestoreReport, SpaceId, Until,
+    ArchiveOptions, Archiver, BadLocation, HomeLayout, LocationFlaw, Locations, Lsn, NewTablespace,
+    PackedConfig, PageId, Pager, PagerConfig, PagerError, ProtectionKind, RestoreReport, SpaceId, Until,
 };
 
 use crate::archive_support::{Archived, Known, Mark, Stored, check, now_us, options};
@@ -231,6 +232,78 @@ fn a_gap_is_told_and_never_crossed() {
     let target = in_place();
     now.restore(&target, &second, Until::Latest).unwrap();
     check(&target, &now.at(Lsn::MAX), "after the gap");
+}
+
+#[test]
+fn a_passing_error_of_the_store_does_not_end_a_timeline() {
+    let mut now = Archived::new(in_place(), 19);
+    now.work(50);
+    let backup = now.backup();
+    now.archiver.archive().unwrap();
+    now = now.restarted(false);
+    now.work(10);
+    now.store.fails_reads.store(true, Ordering::Relaxed);
+    now.archiver.archive().unwrap_err();
+    now.store.fails_reads.store(false, Ordering::Relaxed);
+    now.archiver.archive().unwrap();
+    assert_eq!(now.store.names().len(), 1, "{}", now.notices());
+    let target = in_place();
+    now.restore(&target, &backup, Until::Latest).unwrap();
+    check(&target, &now.at(Lsn::MAX), "one timeline");
+}
+
+#[test]
+fn a_damaged_timeline_does_not_hide_the_one_that_goes_on() {
+    let mut now = Archived::new(in_place(), 20);
+    now.work(50);
+    let backup = now.backup();
+    now.work(10);
+    now.archiver.archive().unwrap();
+    let name = now.store.names()[0];
+    let pieces = now.store.pieces.lock().clone();
+    for timeline in [name.timeline - 1, name.timeline + 1] {
+        for (database, _, start) in pieces.keys() {
+            now.store.pieces.lock().insert((*database, timeline, *start), vec![7; 100]);
+        }
+    }
+    let target = in_place();
+    now.restore(&target, &backup, Until::Latest).unwrap();
+    check(&target, &now.at(Lsn::MAX), "next to damaged timelines");
+    now.store.pieces.lock().retain(|(_, timeline, _), _| *timeline != name.timeline);
+    refused(now.restore(&in_place(), &backup, Until::Latest), &["is damaged", "--timeline"]);
+}
+
+#[test]
+fn the_shown_moment_can_be_restored_and_the_first_attempt_is_at_once() {
+    let mut now = Archived::new(in_place(), 21);
+    now.work(50);
+    let slow = ArchiveOptions { interval: Duration::from_secs(3600), ..options(&now.store) };
+    now.store.fails.store(true, Ordering::Relaxed);
+    now.archiver = Archiver::begin(&now.pager, slow).unwrap();
+    let backup = now.backup();
+    now.work(5);
+    assert_eq!(now.archiver.status().archived_us, None, "nothing is archived");
+    now.archiver.archive_if_due();
+    assert_eq!(now.archiver.status().failures_count, 1, "the first call tries");
+    assert_eq!(now.archiver.status().archived_us, None, "still nothing is archived");
+    now.store.fails.store(false, Ordering::Relaxed);
+    now.archiver.archive().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    // Nothing has happened since.
+    now.archiver.archive().unwrap();
+    let shown_us = now.archiver.status().archived_us.unwrap();
+    let target = in_place();
+    now.restore(&target, &backup, Until::TimeUs(shown_us)).unwrap();
+    check(&target, &now.at(Lsn::MAX), "the shown moment");
+}
+
+#[test]
+fn an_archiver_that_was_given_up_writes_nothing_more() {
+    let mut now = Archived::new(in_place(), 22);
+    now.work(50);
+    now.archiver.give_up("it hangs");
+    now.archiver.archive().unwrap();
+    assert!(now.store.names().is_empty() && now.notices().contains("it hangs"));
 }
 
 /// Returns a database on a copy of the files.

@@ -53,12 +53,12 @@ fn count(value: u64) -> Value {
 /// Shows the state of the log archive. Without an archive there is no row.
 fn archive(world: &SystemContext, rows: &mut Rows<'_>) {
     let Some(status) = world.engine.archiver().map(Archiver::status) else { return };
-    let archived_us = i64::try_from(status.archived_us).unwrap_or(i64::MAX) - UNIX_SHIFT_US;
+    let moment = |us: u64| Value::TimestampTz(i64::try_from(us).unwrap_or(i64::MAX) - UNIX_SHIFT_US);
     rows.add([
         ("place", text(&status.location)),
         ("timeline", status.timeline.map_or(Value::Null, |name| text(name.to_string()))),
         ("archived_lsn", text(status.archived.to_string())),
-        ("archived_until", Value::TimestampTz(archived_us)),
+        ("archived_until", status.archived_us.map_or(Value::Null, moment)),
         ("lag_bytes", count(status.lag_bytes)),
         ("lag_seconds", count(status.lag_seconds)),
         ("pieces", count(status.pieces_count)),

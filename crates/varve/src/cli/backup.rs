@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
 use varve_engine::{Algorithm, BackupOptions, Compression};
-use varve_pager::{ArchiveSource, BackupBase, BackupSource, BackupSummary, HomeLayout, PackedConfig};
+use varve_pager::{
+    ArchiveSource, BackupBase, BackupSource, BackupSummary, HomeLayout, PackedConfig, RestoredTablespace,
+};
 
 use super::{BackupArgs, BackupCommand, CommandError, RestoreArgs, Where, moment, say, warn};
 use crate::Embedded;
 use crate::archive_place::ArchivePlace;
-use crate::backup_place::{BackupWriter, StoredBackup};
+use crate::backup_place::{BackupWriter, ListedTablespace, StoredBackup};
 use crate::config::show_bytes;
 use crate::data_directory::{DatabaseDevices, DirectoryState};
 use crate::error::OpenError;
@@ -243,9 +245,34 @@ fn chain(newest: StoredBackup, others: &[PathBuf]) -> Result<Vec<StoredBackup>, 
     Ok(chain)
 }
 
-/// Refuses an OLD of `--tablespace OLD=NEW` where no tablespace of the backup was.
-fn refuse_unknown_tablespaces(newest: &StoredBackup, moved: &[(String, String)]) -> Result<(), CommandError> {
-    let known = newest.tablespaces()?;
+/// Returns the tablespaces that a restore makes, and their locations when the database was backed up. The archive
+/// is read only if the backup lacks one of those that are moved.
+fn restored_tablespaces(
+    newest: &StoredBackup,
+    moved: &[(String, String)],
+    archive: Option<ArchiveSource<'_>>,
+) -> Result<Vec<RestoredTablespace>, CommandError> {
+    let of_backup = newest.tablespaces()?.into_iter();
+    let of_backup: Vec<RestoredTablespace> =
+        of_backup.map(|ListedTablespace { name, location }| RestoredTablespace { name, location }).collect();
+    let has_all = moved.iter().all(|(old, _)| of_backup.iter().any(|listed| listed.location == *old));
+    match archive.filter(|_| !has_all) {
+        None => Ok(of_backup),
+        Some(archive) => {
+            let mut all = varve_pager::tablespaces_until(newest, archive)
+                .map_err(|error| CommandError::Copy(error.into()))?;
+            // A tablespace of the backup may have been dropped before the moment.
+            all.extend(of_backup);
+            Ok(all)
+        }
+    }
+}
+
+/// Refuses an OLD of `--tablespace OLD=NEW` where no tablespace was.
+fn refuse_unknown_tablespaces(
+    known: &[RestoredTablespace],
+    moved: &[(String, String)],
+) -> Result<(), CommandError> {
     let is_unknown = |(old, _): &&(String, String)| known.iter().all(|listed| listed.location != *old);
     let Some((unknown, _)) = moved.iter().find(is_unknown) else { return Ok(()) };
     let listed: Vec<String> =
@@ -260,7 +287,7 @@ fn refuse_unknown_tablespaces(newest: &StoredBackup, moved: &[(String, String)])
 /// Returns the error of a restore. It says which files are left.
 fn unrestored(
     place: &Where,
-    newest: &StoredBackup,
+    tablespaces: &[RestoredTablespace],
     moved: &HashMap<&str, &str>,
     error: varve_engine::Error,
 ) -> CommandError {
@@ -268,8 +295,9 @@ fn unrestored(
         return CommandError::Copy(error);
     }
     let mut left = vec![place.directory.display().to_string()];
-    for listed in newest.tablespaces().unwrap_or_default() {
-        left.push(moved.get(listed.location.as_str()).map_or(listed.location, |to| (*to).to_owned()));
+    for listed in tablespaces {
+        let location = listed.location.as_str();
+        left.push((*moved.get(location).unwrap_or(&location)).to_owned());
     }
     CommandError::Failed(format!(
         "{}. The database is not complete. Before the next try, remove its files from {}, and from the devices of the \
@@ -290,7 +318,11 @@ pub fn restore(arguments: &RestoreArgs) -> Result<(), CommandError> {
     }
     let chain = chain(StoredBackup::open(&arguments.from)?, &arguments.earlier)?;
     let newest = &chain[0];
-    refuse_unknown_tablespaces(newest, &arguments.tablespaces)?;
+    let store = arguments.archive.clone().map(ArchivePlace::new);
+    let (timeline, until) = (arguments.timeline, arguments.until);
+    let archive = store.as_ref().map(|store| ArchiveSource { store, timeline, until });
+    let tablespaces = restored_tablespaces(newest, &arguments.tablespaces, archive)?;
+    refuse_unknown_tablespaces(&tablespaces, &arguments.tablespaces)?;
     let (page_size, is_packed) = (newest.page_size()?, newest.is_packed()?);
     if let Some(wanted) = settings.pool.page_size_bytes.filter(|wanted| *wanted != page_size) {
         let (created, wanted) = (show_bytes(page_size), show_bytes(wanted));
@@ -305,15 +337,9 @@ pub fn restore(arguments: &RestoreArgs) -> Result<(), CommandError> {
         arguments.tablespaces.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
     let location = |from: &str| moved.get(from).map_or_else(|| from.to_owned(), |to| (*to).to_owned());
     let sources: Vec<&dyn BackupSource> = chain.iter().map(|stored| stored as &dyn BackupSource).collect();
-    let store = arguments.archive.clone().map(ArchivePlace::new);
-    let archive = store.as_ref().map(|store| ArchiveSource {
-        store,
-        timeline: arguments.timeline,
-        until: arguments.until,
-    });
     let restored = varve_engine::restore(pager, &sources, archive, &location);
     devices.close();
-    let report = restored.map_err(|error| unrestored(&place, newest, &moved, error))?;
+    let report = restored.map_err(|error| unrestored(&place, &tablespaces, &moved, error))?;
     let time =
         report.time_us.map_or_else(String::new, |us| format!(" (commits up to {})", moment::shown(us)));
     say(format!(

@@ -1,6 +1,6 @@
 //! Reads and shows moments to which a database is restored.
 
-use varve_pager::{Lsn, Until};
+use varve_pager::{Lsn, TimelineName, Until};
 use varve_sql::time::{PLAIN, Reading, UNIX_SHIFT_US, parse_timestamptz, write_timestamp};
 
 /// Reads a moment: `latest`, an LSN, or a time. A time without a time zone is in UTC.
@@ -17,10 +17,15 @@ pub fn until(text: &str) -> Result<Until, String> {
     time.map(Until::TimeUs).ok_or_else(|| wrong.to_owned())
 }
 
-/// Reads the number of a timeline.
+/// Reads the number of a timeline, or its name, `DATABASE-NUMBER`. A timeline of another database is never one
+/// that goes on from the backup.
 pub fn timeline(text: &str) -> Result<u64, String> {
-    let number = u64::from_str_radix(text, 16);
-    number.map_err(|_| "is no timeline: write its hexadecimal number".to_owned())
+    let named = TimelineName::of(text).map(|name| name.timeline);
+    let number = named.or_else(|| u64::from_str_radix(text, 16).ok());
+    number.ok_or_else(|| {
+        "is no timeline: write its hexadecimal number, or DATABASE-NUMBER as SHOW varve.archive prints it"
+            .to_owned()
+    })
 }
 
 /// Shows microseconds since 1970.
@@ -34,6 +39,15 @@ pub fn shown(time_us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timelines_are_read() {
+        assert_eq!(timeline("ab"), Ok(0xAB));
+        assert_eq!(timeline("0000000000000005-00000000000000ab"), Ok(0xAB));
+        for wrong in ["", "5-", "5-ab", "x"] {
+            assert!(timeline(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn moments_are_read() {

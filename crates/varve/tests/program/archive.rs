@@ -184,3 +184,25 @@ fn a_missing_archive_is_told_and_does_not_stop_the_server() {
     let server = Served::start(&places.of("latest"));
     assert_eq!(rows_of(&mut server.connect(), 0), 2);
 }
+
+#[test]
+fn a_tablespace_that_is_newer_than_the_backup_is_restored_elsewhere() {
+    let places = Places::new("");
+    let server = Served::start(&places.of("data"));
+    succeeds(&["backup", &server.url("postgres"), "--to", text(&places.of("backup"))]);
+    let [later, moved] = ["later", "moved"].map(|name| places.of(name));
+    [&later, &moved].into_iter().for_each(|directory| std::fs::create_dir(directory).unwrap());
+    let mut client = server.connect();
+    client.batch_execute(&format!("create tablespace later location '{}'", later.display())).unwrap();
+    let sql = "create table entry (client int, number int) tablespace later; insert into entry values (0, 1)";
+    client.batch_execute(sql).unwrap();
+    drop(client);
+    assert_eq!(server.stop("-TERM").0, Some(0));
+    let option = |old: &Path| format!("{}={}", old.display(), moved.display());
+    let refused = places.refused(&["--tablespace", &option(&places.of("unknown"))]);
+    assert!(refused.contains("no tablespace") && refused.contains("later in"), "{refused}");
+    places.restored("latest", &["--tablespace", &option(&later)]);
+    let server = Served::start(&places.of("latest"));
+    assert_eq!(rows_of(&mut server.connect(), 0), 1);
+    assert!(std::fs::read_dir(&moved).unwrap().count() > 0, "its files are there");
+}

@@ -17,12 +17,13 @@
 //! This module does not know where pieces are stored, or which thread calls it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use varve_device::{planted, reached};
 
-use super::merge::merge;
+use super::merge::Merge;
 use super::piece::{Piece, PieceStart};
 use super::store::{ArchiveStore, StoredPiece, TimelineName};
 use super::timeline::{Timeline, read_piece, store_failed};
@@ -38,6 +39,11 @@ use crate::log::pin::LogPin;
 
 /// The most bytes of log in a piece that is not merged, except for one block.
 const PIECE_BYTES: usize = 8 << 20;
+
+/// A failed attempt is repeated after this time, or after half of the interval if that is shorter.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// In a quiet database, the log gets the time this often, or once in an interval if that is longer.
+const QUIET_TICK: Duration = Duration::from_secs(60);
 
 /// How a log is archived.
 #[derive(Clone)]
@@ -68,8 +74,9 @@ pub struct ArchiveStatus {
     pub timeline: Option<TimelineName>,
     /// The archive has the log up to this LSN.
     pub archived: Lsn,
-    /// The archive has all commits that were acknowledged up to this time, in microseconds since 1970, UTC.
-    pub archived_us: u64,
+    /// The newest time to which the archive can be restored, in microseconds since 1970, UTC. `None` until the
+    /// first attempt of this run has succeeded.
+    pub archived_us: Option<u64>,
     /// Bytes of the log that are not archived.
     pub lag_bytes: u64,
     /// The seconds for which commits have not been archived; 0 if everything is archived.
@@ -100,8 +107,13 @@ struct Work {
     writing: Option<Writing>,
     status: ArchiveStatus,
     notices: Vec<ArchiveNotice>,
+    /// The archive has all commits that were acknowledged up to this time. It may be later than the newest
+    /// time in the log.
+    covered_us: u64,
     /// The time of the last attempt.
-    tried: Instant,
+    tried: Option<Instant>,
+    /// The last time that was logged for the archive: since then, and in microseconds since 1970.
+    ticked: Option<(Instant, u64)>,
 }
 
 /// Archives the log of an open database.
@@ -112,17 +124,35 @@ pub struct Archiver {
     work: Mutex<Work>,
     /// The state after the last attempt, and messages. They can be read while the store is slow.
     shown: Mutex<ArchiverShown>,
+    /// Whether nothing more is archived in this run.
+    is_ended: AtomicBool,
 }
 
 /// What other threads see of the archiver.
 struct ArchiverShown {
     status: ArchiveStatus,
+    covered_us: u64,
     notices: Vec<ArchiveNotice>,
 }
 
 fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Returns whether the log should be archived. The last attempt was before the time `tried`, and `pending` bytes
+/// are not archived.
+fn attempt_is_due(tried: Option<Duration>, interval: Duration, is_failing: bool, pending: u64) -> bool {
+    match (tried, is_failing) {
+        (None, _) => true,
+        (Some(tried), true) => tried >= RETRY_AFTER.min(interval / 2),
+        (Some(tried), false) => tried >= interval / 2 || pending >= PIECE_BYTES as u64,
+    }
+}
+
+/// Returns whether a quiet log should get the time. It got the last one before the time `ticked`.
+fn tick_is_due(ticked: Option<Duration>, interval: Duration) -> bool {
+    ticked.is_none_or(|ticked| ticked >= interval.max(QUIET_TICK))
 }
 
 impl Archiver {
@@ -135,13 +165,14 @@ impl Archiver {
         let status = ArchiveStatus {
             location: options.store.location(),
             archived: pin.at(),
-            archived_us: now_us(),
             ..ArchiveStatus::default()
         };
-        let shown = Mutex::new(ArchiverShown { status: status.clone(), notices: Vec::new() });
-        let (notices, tried) = (Vec::new(), Instant::now());
-        let work = Mutex::new(Work { pin, writing: None, status, notices, tried });
-        Ok(Archiver { log, page_size: pager.page_size() as u32, options, work, shown })
+        let covered_us = now_us();
+        let shown = ArchiverShown { status: status.clone(), covered_us, notices: Vec::new() };
+        let (notices, tried, ticked) = (Vec::new(), None, None);
+        let work = Work { pin, writing: None, status, notices, covered_us, tried, ticked };
+        let (work, shown, is_ended) = (Mutex::new(work), Mutex::new(shown), AtomicBool::new(false));
+        Ok(Archiver { log, page_size: pager.page_size() as u32, options, work, shown, is_ended })
     }
 
     /// Returns the time that a thread sleeps between two calls of `archive_if_due`.
@@ -149,19 +180,35 @@ impl Archiver {
         (self.options.interval / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 
-    /// Archives if half of the interval has passed, or if there is enough for a whole piece. So the log is
-    /// archived before the interval has passed, even if the store needs some time.
+    /// Archives at the first call, if half of the interval has passed, or if there is enough for a whole piece.
+    /// So the log is archived before the interval has passed, even if the store needs some time.
     pub fn archive_if_due(&self) {
-        let (elapsed, from) = {
-            let work = self.work.lock();
-            (work.tried.elapsed(), work.writing.as_ref().map(|writing| writing.next))
-        };
-        let pending = from.map_or(0, |from| self.log.durable_block().since(from));
-        let is_failing = self.work.lock().status.error.is_some();
-        if elapsed >= self.options.interval / 2 || pending >= PIECE_BYTES as u64 && !is_failing {
+        if self.is_due() {
             // The status has the error.
             let _noted = self.archive();
         }
+    }
+
+    fn is_due(&self) -> bool {
+        let work = self.work.lock();
+        let from = work.writing.as_ref().map_or(work.pin.at(), |writing| writing.next);
+        let pending = self.log.durable_block().since(from);
+        let tried = work.tried.map(|tried| tried.elapsed());
+        attempt_is_due(tried, self.options.interval, work.status.error.is_some(), pending)
+    }
+
+    /// Ends the archiving of this run without its rest. An attempt that hangs in the store may go on later,
+    /// but it writes nothing to the log any more.
+    pub fn give_up(&self, why: &str) {
+        self.is_ended.store(true, Ordering::SeqCst);
+        let location = self.options.store.location();
+        let what = format!("the log archive {location}: {why}");
+        self.shown.lock().notices.push(ArchiveNotice { is_warning: true, what });
+    }
+
+    /// Returns whether `give_up` was called.
+    pub fn has_given_up(&self) -> bool {
+        self.is_ended.load(Ordering::SeqCst)
     }
 
     /// Archives everything that is durable now.
@@ -171,7 +218,10 @@ impl Archiver {
     /// Fails if the store fails. The log is kept, and the next call tries again.
     pub fn archive(&self) -> Result<()> {
         let mut work = self.work.lock();
-        work.tried = Instant::now();
+        if self.has_given_up() {
+            return Ok(());
+        }
+        work.tried = Some(Instant::now());
         let done = self.step(&mut work);
         let status = &mut work.status;
         match &done {
@@ -193,6 +243,7 @@ impl Archiver {
         }
         let mut shown = self.shown.lock();
         shown.status = work.status.clone();
+        shown.covered_us = work.covered_us;
         shown.notices.append(&mut work.notices);
         done
     }
@@ -204,10 +255,13 @@ impl Archiver {
 
     /// Returns the state of the archive.
     pub fn status(&self) -> ArchiveStatus {
-        let mut status = self.shown.lock().status.clone();
+        let (mut status, covered_us) = {
+            let shown = self.shown.lock();
+            (shown.status.clone(), shown.covered_us)
+        };
         status.lag_bytes = self.log.end().since(status.archived);
         if status.lag_bytes > 0 {
-            status.lag_seconds = now_us().saturating_sub(status.archived_us) / 1_000_000;
+            status.lag_seconds = now_us().saturating_sub(covered_us) / 1_000_000;
         }
         status
     }
@@ -224,25 +278,39 @@ impl Archiver {
         if work.writing.as_ref().is_some_and(|writing| writing.next < until) {
             self.refuse_other_writer(work)?;
         }
-        let before = work.status.pieces_count;
+        let mut merged = Ok(());
         while let Some(next) = work.writing.as_ref().map(|writing| writing.next).filter(|next| *next < until)
         {
             let blocks = self.copy(next, until, work)?;
+            let before = work.status.pieces_count;
             self.store(work, blocks)?;
+            // Small pieces that cannot be merged do not keep the rest out of the archive.
+            if work.status.pieces_count > before && merged.is_ok() {
+                merged = self.merge(work);
+            }
         }
         // Everything that was acknowledged before the clock was read is durable, and so before `until`.
-        work.status.archived_us = now;
-        if work.status.pieces_count == before { Ok(()) } else { self.merge(work) }
+        work.covered_us = now;
+        if let Some((_, time_us)) = work.ticked {
+            work.status.archived_us = work.status.archived_us.max(Some(time_us));
+        }
+        merged
     }
 
     /// Returns the end of the durable blocks. If there is something to archive, the log first gets the
-    /// present time, so that a restore to any time up to now is exact.
-    fn until(&self, work: &Work) -> Lsn {
+    /// present time, so that a restore to any time up to now is exact. A quiet log gets it from time to time.
+    fn until(&self, work: &mut Work) -> Lsn {
         let has_more = work.writing.as_ref().is_some_and(|writing| self.log.durable_block() > writing.next);
-        if has_more && self.log.check().is_ok() && self.log.has_segment_for(64) {
+        let ticked = work.ticked.map(|(since, _)| since.elapsed());
+        let is_wanted = has_more || tick_is_due(ticked, self.options.interval);
+        let is_possible = !self.has_given_up() && self.log.check().is_ok();
+        if is_wanted && is_possible && self.log.has_segment_for(64) {
+            let ticked = (Instant::now(), now_us());
             let at = self.log.append_time(Timed::Tick);
             // If the flush fails, the log has stopped, and what is durable is archived.
-            let _stopped = self.log.flush(at.end);
+            if self.log.flush(at.end).is_ok() {
+                work.ticked = Some(ticked);
+            }
         }
         self.log.durable_block()
     }
@@ -251,17 +319,20 @@ impl Archiver {
     fn find(&self, work: &mut Work) -> Result<Writing> {
         let store = &*self.options.store;
         let database = self.log.epoch().database;
-        let mut ends = Vec::new();
+        let (mut ends, mut notices) = (Vec::new(), Vec::new());
         for timeline in Timeline::all(store, database)? {
             match timeline.last_piece() {
                 Ok(Some(piece)) => ends.push((timeline.name, piece)),
                 Ok(None) => {}
-                Err(error) => work.notices.push(ArchiveNotice {
+                // The piece may be in order: the next call tries again.
+                Err(error @ PagerError::ArchiveStore { .. }) => return Err(error),
+                Err(error) => notices.push(ArchiveNotice {
                     is_warning: true,
                     what: format!("timeline {} of the log archive is not continued: {error}", timeline.name),
                 }),
             }
         }
+        work.notices.append(&mut notices);
         let is_ours =
             |last: BlockMark| planted("archive: another history is continued") || self.log.has_block(last);
         let newest =
@@ -417,17 +488,48 @@ impl Archiver {
         }
     }
 
+    /// Merges small pieces at the end of the timeline.
     fn merge(&self, work: &mut Work) -> Result<()> {
         let store = &*self.options.store;
         let Some(writing) = &mut work.writing else { return Ok(()) };
         let list = || store.pieces(writing.name).map_err(|error| store_failed(store, &error));
         let pieces = list()?;
+        let merge = Merge { store, timeline: writing.name, compression: self.options.compression };
         // Only a list that ends with the own last piece is of a timeline that no other server has written.
-        if pieces.last().copied() == writing.last
-            && merge(store, writing.name, &pieces, self.options.compression)?
-        {
+        if pieces.last().copied() == writing.last && merge.run(&pieces, writing.next)? {
             writing.last = list()?.last().copied();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn seconds(seconds: u64) -> Option<Duration> {
+        Some(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_long_interval_delays_neither_the_first_attempt_nor_a_retry_nor_a_whole_piece() {
+        let whole = PIECE_BYTES as u64;
+        assert!(attempt_is_due(None, HOUR, false, 0));
+        assert!(!attempt_is_due(seconds(1799), HOUR, false, whole - 1));
+        assert!(attempt_is_due(seconds(1800), HOUR, false, 0));
+        assert!(attempt_is_due(seconds(0), HOUR, false, whole));
+        assert!(!attempt_is_due(seconds(9), HOUR, true, whole));
+        assert!(attempt_is_due(seconds(10), HOUR, true, 0));
+        assert!(attempt_is_due(seconds(1), Duration::from_secs(2), true, 0));
+    }
+
+    #[test]
+    fn a_quiet_log_gets_the_time_once_a_minute_or_once_in_an_interval() {
+        let interval = Duration::from_secs(10);
+        assert!(tick_is_due(None, interval));
+        assert!(!tick_is_due(seconds(59), interval) && tick_is_due(seconds(60), interval));
+        assert!(!tick_is_due(seconds(3599), HOUR) && tick_is_due(seconds(3600), HOUR));
     }
 }

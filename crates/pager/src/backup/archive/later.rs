@@ -112,12 +112,21 @@ fn choose<'a>(archive: ArchiveSource<'a>, backup: &BackupSummary, last: BlockMar
     let database = backup.start.database;
     let all = Timeline::all(archive.store, database)?;
     let is_wanted = |one: &Timeline<'_>| archive.timeline.is_none_or(|wanted| wanted == one.name.timeline);
-    let (mut fitting, mut others) = (Vec::new(), Vec::new());
+    let (mut fitting, mut others, mut unreadable) = (Vec::new(), Vec::new(), None);
     for timeline in all {
-        match is_wanted(&timeline) && timeline.has_block(last)? {
-            true => fitting.push(timeline),
-            false => others.push(timeline),
+        match if is_wanted(&timeline) { timeline.has_block(last) } else { Ok(false) } {
+            Ok(true) => fitting.push(timeline),
+            Ok(false) => others.push(timeline),
+            // Another timeline may be the one.
+            Err(error) => unreadable = unreadable.or(Some((timeline.name, error))),
         }
+    }
+    if let (true, Some((name, error))) = (fitting.is_empty(), unreadable) {
+        reached("restore: a timeline cannot be read");
+        return Err(not_possible(format!(
+            "{error}; timeline {name} may be the one that goes on from this backup. If it is another one, choose that one \
+             with --timeline"
+        )));
     }
     let place = archive.store.location();
     if fitting.len() > 1 {

@@ -14,6 +14,7 @@
 //! | `piece.rs` | the format of a piece |
 //! | `archiver.rs` | copies the log into pieces |
 //! | `merge.rs` | makes one piece of many small ones |
+//! | `passed.rs` | the blocks that a reader has passed |
 //! | `timeline.rs` | reads the pieces of a timeline |
 //! | `later.rs` | the archived log after a backup, up to a moment |
 //! | `moment.rs` | finds the position in the log that belongs to a moment |
@@ -31,6 +32,9 @@ pub(crate) mod archiver;
 pub(crate) mod later;
 mod merge;
 pub(crate) mod moment;
+mod passed;
 pub(crate) mod piece;
 pub(crate) mod store;
+#[cfg(test)]
+mod support;
 pub(crate) mod timeline;

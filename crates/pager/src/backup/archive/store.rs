@@ -45,7 +45,8 @@ pub struct StoredPiece {
 ///
 /// Invariants
 /// 1. A piece appears whole or not at all, also after a crash.
-/// 2. When `create` or `replace` has returned without an error, the piece is durable.
+/// 2. When `create`, `replace` or `remove` has returned without an error, its effect is durable. This is also
+///    true if `create` has found a piece: an earlier attempt may have made it, and failed afterwards.
 pub trait ArchiveStore: Send + Sync {
     /// Returns the place of the archive, for messages.
     fn location(&self) -> String;
@@ -56,16 +57,17 @@ pub trait ArchiveStore: Send + Sync {
     /// Returns the pieces of a timeline, by ascending LSN. A timeline that does not exist has no pieces.
     fn pieces(&self, timeline: TimelineName) -> io::Result<Vec<StoredPiece>>;
 
-    /// Stores a piece. Returns false, and changes nothing, if the timeline has a piece with this name.
+    /// Stores a piece. Returns false, and changes nothing, if the timeline has a piece with this name. Then
+    /// that piece is durable, too.
     fn create(&self, timeline: TimelineName, start: Lsn, piece: &[u8]) -> io::Result<bool>;
 
     /// Stores a piece instead of the one with this name.
     fn replace(&self, timeline: TimelineName, start: Lsn, piece: &[u8]) -> io::Result<()>;
 
-    /// Removes a piece.
-    fn remove(&self, timeline: TimelineName, start: Lsn) -> io::Result<()>;
+    /// Removes pieces, in this order. Pieces that do not exist are left out.
+    fn remove(&self, timeline: TimelineName, starts: &[Lsn]) -> io::Result<()>;
 
-    /// Reads a piece.
+    /// Reads a piece. The error is `NotFound` if it does not exist.
     fn read(&self, timeline: TimelineName, start: Lsn) -> io::Result<Vec<u8>>;
 }
 

@@ -3,15 +3,18 @@
 //! Invariants
 //! 1. A reader gets each block once, in the order of the log, from the block at which it begins. A missing or
 //!    damaged piece, or a piece of another history, is an error that names the LSNs.
+//! 2. A merge may replace and remove pieces while they are read. Then the reader lists them again.
+//! 3. Only an error of the store is `ArchiveStore`. Then the next attempt may succeed.
 //!
 //! This module does not know moments.
 
-use std::collections::HashMap;
 use std::io;
 use std::ops::ControlFlow;
 
 use varve_device::{planted, reached};
 
+use super::merge::SMALL_PIECES;
+use super::passed::Passed;
 use super::piece::{Piece, PieceStart};
 use super::store::{ArchiveStore, StoredPiece, TimelineName};
 use crate::base::error::{PagerError, Result};
@@ -20,8 +23,12 @@ use crate::log::blocks::{BlockMark, ChainedBlock};
 
 /// Returns the error of a store that failed.
 pub(super) fn store_failed(store: &dyn ArchiveStore, error: &io::Error) -> PagerError {
-    PagerError::Backup { what: format!("the log archive {}: {error}", store.location()) }
+    let what = format!("the log archive {}: {error}", store.location());
+    PagerError::ArchiveStore { what, is_missing: error.kind() == io::ErrorKind::NotFound }
 }
+
+/// A reader lists the pieces again this many times for one piece, if the piece is not there.
+const LISTED_AGAIN_MAX: u32 = 5;
 
 /// Reads a piece, and checks that it is the one that its name says.
 pub(super) fn read_piece(store: &dyn ArchiveStore, timeline: TimelineName, start: Lsn) -> Result<Piece> {
@@ -44,36 +51,6 @@ pub(crate) struct Timeline<'s> {
     store: &'s dyn ArchiveStore,
     pub(crate) name: TimelineName,
     pieces: Vec<StoredPiece>,
-}
-
-/// The blocks of the piece before, by which a piece that a merge has left over is recognized.
-#[derive(Default)]
-struct Passed {
-    next: Option<Lsn>,
-    blocks: HashMap<Lsn, u32>,
-}
-
-impl Passed {
-    /// Returns whether all blocks of the piece have been passed.
-    fn has(&self, piece: &Piece) -> Result<bool> {
-        let mut has_all = true;
-        piece.start.chain().take_blocks(&piece.blocks, |block| {
-            let mark = block.mark();
-            has_all &= self.blocks.get(&mark.start) == Some(&mark.checksum);
-            Ok(())
-        })?;
-        Ok(has_all)
-    }
-
-    fn add(&mut self, piece: &Piece) -> Result<()> {
-        self.next = Some(piece.end.next);
-        self.blocks.clear();
-        piece.start.chain().take_blocks(&piece.blocks, |block| {
-            let mark = block.mark();
-            self.blocks.insert(mark.start, mark.checksum);
-            Ok(())
-        })
-    }
 }
 
 impl<'s> Timeline<'s> {
@@ -101,9 +78,21 @@ impl<'s> Timeline<'s> {
         last.map(|last| read_piece(self.store, self.name, last.start)).transpose()
     }
 
-    /// Returns the start of the piece in which the block at this LSN would be.
-    fn index_of(&self, at: Lsn) -> Option<usize> {
-        self.pieces.partition_point(|piece| piece.start <= at).checked_sub(1)
+    /// Returns the piece at which a reader of the block at `at` begins. A removal that was not durable may have
+    /// brought back a piece that a merge has left over, and not the ones after it. So an earlier piece may be
+    /// the one that has the block.
+    fn index_of(&self, pieces: &[StoredPiece], at: Lsn) -> Result<usize> {
+        let nearest = pieces.partition_point(|piece| piece.start <= at).checked_sub(1);
+        let nearest = nearest.ok_or_else(|| self.nothing_at(at))?;
+        for index in (nearest.saturating_sub(SMALL_PIECES)..=nearest).rev() {
+            match read_piece(self.store, self.name, pieces[index].start) {
+                Ok(piece) if piece.end.next > at => return Ok(index),
+                Ok(_) => {}
+                // The reader of the nearest piece tells what is wrong.
+                Err(_) => break,
+            }
+        }
+        Ok(nearest)
     }
 
     /// Returns whether this timeline has the block.
@@ -128,16 +117,26 @@ impl<'s> Timeline<'s> {
         from: Lsn,
         mut visit: impl FnMut(&PieceStart, &ChainedBlock<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let Some(first) = self.index_of(from) else { return Err(self.nothing_at(from)) };
+        let mut pieces = self.pieces.clone();
+        let (mut index, mut listed_again) = (self.index_of(&pieces, from)?, 0);
         let mut passed = Passed::default();
         let (mut is_there, mut is_over) = (false, false);
-        for stored in &self.pieces[first..] {
-            let piece = read_piece(self.store, self.name, stored.start)?;
-            if self.is_left_over(&passed, &piece)? {
-                continue;
-            }
+        while let Some(stored) = pieces.get(index).copied() {
+            let piece = match self.next_piece(stored, &passed) {
+                Err(error) if is_gone(&error) && listed_again < LISTED_AGAIN_MAX => {
+                    reached("archive: a piece was merged while the timeline is read");
+                    listed_again += 1;
+                    pieces =
+                        self.store.pieces(self.name).map_err(|error| store_failed(self.store, &error))?;
+                    index = self.index_of(&pieces, passed.next.unwrap_or(from))?;
+                    continue;
+                }
+                piece => piece?,
+            };
+            (index, listed_again) = (index + 1, 0);
+            let next = passed.next.map_or(from, |next| next.max(from));
             piece.start.chain().take_blocks(&piece.blocks, |block| {
-                if is_over || block.mark().start < from {
+                if is_over || block.mark().start < next {
                     return Ok(());
                 }
                 if !is_there && block.mark().start != from {
@@ -157,12 +156,11 @@ impl<'s> Timeline<'s> {
         if is_there || ends_here { Ok(()) } else { Err(self.nothing_at(from)) }
     }
 
-    /// Returns whether a merge has left this piece over. Fails if there is a gap before it, or if its blocks
-    /// contradict those that were read before.
-    fn is_left_over(&self, passed: &Passed, piece: &Piece) -> Result<bool> {
-        let Some(next) = passed.next.filter(|next| *next != piece.start.start) else { return Ok(false) };
-        let start = piece.start.start;
-        if start > next {
+    /// Reads the next piece. Fails if there is a gap before it, or if its blocks contradict those that were
+    /// read before.
+    fn next_piece(&self, stored: StoredPiece, passed: &Passed) -> Result<Piece> {
+        let start = stored.start;
+        if let Some(next) = passed.next.filter(|next| *next < start) {
             let what = format!(
                 "the log archive {}: timeline {} lacks the log from LSN {next} to LSN {start}: a piece is missing",
                 self.store.location(),
@@ -170,17 +168,11 @@ impl<'s> Timeline<'s> {
             );
             return Err(PagerError::Backup { what });
         }
-        if passed.has(piece)? {
+        let piece = read_piece(self.store, self.name, start)?;
+        if passed.next.is_some_and(|next| next != start) {
             reached("archive: a piece is left over from a merge");
-            return Ok(true);
         }
-        let what = format!(
-            "the log archive {}: two pieces of timeline {} have different log at LSN {start}: two servers have \
-             written into it",
-            self.store.location(),
-            self.name
-        );
-        Err(PagerError::Backup { what })
+        if passed.agrees(&piece)? { Ok(piece) } else { Err(two_writers(self.store, self.name, start)) }
     }
 
     fn nothing_at(&self, at: Lsn) -> PagerError {
@@ -190,5 +182,72 @@ impl<'s> Timeline<'s> {
             self.name
         );
         PagerError::Corrupt { what }
+    }
+}
+
+/// Returns whether a piece was listed, and is not there any more.
+fn is_gone(error: &PagerError) -> bool {
+    matches!(error, PagerError::ArchiveStore { is_missing: true, .. })
+}
+
+/// Returns the error of two pieces that contradict each other.
+pub(super) fn two_writers(store: &dyn ArchiveStore, timeline: TimelineName, start: Lsn) -> PagerError {
+    let what = format!(
+        "the log archive {}: two pieces of timeline {timeline} have different log at LSN {start}: two servers have \
+         written into it",
+        store.location()
+    );
+    PagerError::Backup { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::support::{MemoryStore, NAME, block_at, store_blocks};
+    use super::*;
+
+    fn starts(store: &MemoryStore, from: Lsn) -> Result<Vec<Lsn>> {
+        let timeline = Timeline::all(store, NAME.database)?.remove(0);
+        let mut found = Vec::new();
+        timeline.each_block(from, |_, block| {
+            found.push(block.mark().start);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+
+    #[test]
+    fn a_piece_that_overlaps_the_one_before_is_read_once() {
+        let store = MemoryStore::default();
+        let blocks = store_blocks(&store, &[0..6, 2..9, 3..4, 9..10]);
+        assert_eq!(starts(&store, blocks[0]).unwrap(), blocks[..10]);
+        assert_eq!(starts(&store, blocks[4]).unwrap(), blocks[4..10]);
+    }
+
+    #[test]
+    fn a_removed_piece_that_is_back_does_not_hide_the_merged_one() {
+        let store = MemoryStore::default();
+        let blocks = store_blocks(&store, &[0..8, 2..3, 8..9]);
+        assert_eq!(starts(&store, blocks[5]).unwrap(), blocks[5..9]);
+    }
+
+    #[test]
+    fn pieces_that_are_merged_meanwhile_are_listed_again() {
+        let store = MemoryStore::default();
+        let blocks = store_blocks(&store, &[0..1, 1..2, 2..3, 3..4]);
+        let all: Vec<Lsn> = (0..5).map(block_at).collect();
+        let timeline = Timeline::all(&store, NAME.database).unwrap().remove(0);
+        for is_later in [false, true] {
+            let mut found = Vec::new();
+            let is_read = timeline.each_block(blocks[0], |_, block| {
+                found.push(block.mark().start);
+                if is_later || found.len() == 2 {
+                    store.pieces.lock().clear();
+                    store_blocks(&store, &[0..3, 3..5]);
+                }
+                Ok(ControlFlow::Continue(()))
+            });
+            is_read.unwrap();
+            assert_eq!(found, all);
+        }
     }
 }

@@ -27,6 +27,8 @@ pub struct MemoryArchive {
     pub fails: AtomicBool,
     /// Whether `create` fails.
     pub is_full: AtomicBool,
+    /// Whether `read` fails.
+    pub fails_reads: AtomicBool,
     /// Whether `create` stores the piece, and fails all the same.
     pub loses_answers: AtomicBool,
 }
@@ -97,14 +99,18 @@ impl ArchiveStore for MemoryArchive {
         Ok(())
     }
 
-    fn remove(&self, timeline: TimelineName, start: Lsn) -> io::Result<()> {
+    fn remove(&self, timeline: TimelineName, starts: &[Lsn]) -> io::Result<()> {
         self.check()?;
-        self.pieces.lock().remove(&key(timeline, start));
+        let mut pieces = self.pieces.lock();
+        starts.iter().for_each(|start| drop(pieces.remove(&key(timeline, *start))));
         Ok(())
     }
 
     fn read(&self, timeline: TimelineName, start: Lsn) -> io::Result<Vec<u8>> {
         self.check()?;
+        if self.fails_reads.load(Ordering::Relaxed) {
+            return Err(io::Error::other("a passing error"));
+        }
         let found = self.pieces.lock().get(&key(timeline, start)).cloned();
         found.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
