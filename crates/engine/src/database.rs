@@ -305,8 +305,8 @@ impl Database {
         }
     }
 
-    /// Archives the rest of the log. A store that hangs does not stop a shutdown: after `limit` the log that is
-    /// not archived stays where it is. A failure is in the messages of the archiver.
+    /// Archives the rest of the log. A store that hangs does not stop a shutdown: after `limit` the log that
+    /// is not archived stays where it is. A failure is in the messages of the archiver.
     fn archive_rest(&self, limit: Instant) {
         let Some(archiver) = self.archiver.clone().filter(|archiver| !archiver.has_given_up()) else {
             return;

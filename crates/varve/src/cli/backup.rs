@@ -245,8 +245,8 @@ fn chain(newest: StoredBackup, others: &[PathBuf]) -> Result<Vec<StoredBackup>, 
     Ok(chain)
 }
 
-/// Returns the tablespaces that a restore makes, and their locations when the database was backed up. The archive
-/// is read only if the backup lacks one of those that are moved.
+/// Returns the tablespaces that a restore makes, and those of the backup. The archive is read only if the
+/// backup lacks one of those that are moved.
 fn restored_tablespaces(
     newest: &StoredBackup,
     moved: &[(String, String)],

@@ -17,8 +17,8 @@ pub fn until(text: &str) -> Result<Until, String> {
     time.map(Until::TimeUs).ok_or_else(|| wrong.to_owned())
 }
 
-/// Reads the number of a timeline, or its name, `DATABASE-NUMBER`. A timeline of another database is never one
-/// that goes on from the backup.
+/// Reads the number of a timeline, or its name, `DATABASE-NUMBER`. A restore only looks at timelines of the
+/// database of the backup.
 pub fn timeline(text: &str) -> Result<u64, String> {
     let named = TimelineName::of(text).map(|name| name.timeline);
     let number = named.or_else(|| u64::from_str_radix(text, 16).ok());

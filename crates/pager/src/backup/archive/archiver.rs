@@ -74,8 +74,8 @@ pub struct ArchiveStatus {
     pub timeline: Option<TimelineName>,
     /// The archive has the log up to this LSN.
     pub archived: Lsn,
-    /// The newest time to which the archive can be restored, in microseconds since 1970, UTC. `None` until the
-    /// first attempt of this run has succeeded.
+    /// The newest time to which the archive can be restored, in microseconds since 1970, UTC. `None` until
+    /// the first attempt of this run has succeeded.
     pub archived_us: Option<u64>,
     /// Bytes of the log that are not archived.
     pub lag_bytes: u64,
@@ -140,8 +140,8 @@ fn now_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Returns whether the log should be archived. The last attempt was before the time `tried`, and `pending` bytes
-/// are not archived.
+/// Returns whether the log should be archived. The time `tried` has passed since the last attempt, and
+/// `pending` bytes are not archived.
 fn attempt_is_due(tried: Option<Duration>, interval: Duration, is_failing: bool, pending: u64) -> bool {
     match (tried, is_failing) {
         (None, _) => true,
@@ -180,8 +180,8 @@ impl Archiver {
         (self.options.interval / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 
-    /// Archives at the first call, if half of the interval has passed, or if there is enough for a whole piece.
-    /// So the log is archived before the interval has passed, even if the store needs some time.
+    /// Archives at the first call, if half of the interval has passed, or if there is enough for a whole
+    /// piece. So the log is archived before the interval has passed, even if the store needs some time.
     pub fn archive_if_due(&self) {
         if self.is_due() {
             // The status has the error.

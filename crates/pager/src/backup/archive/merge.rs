@@ -39,8 +39,8 @@ struct Merged {
     others: Vec<Lsn>,
 }
 
-/// Returns the first of the small pieces at the end of the list, if they should become one piece. The bytes of
-/// log in a piece are known from the name of the next one, or from `end`.
+/// Returns the first of the small pieces at the end of the list, if they should become one piece. The name of
+/// the next piece, or `end`, says how many bytes of log a piece has.
 fn small_run(pieces: &[StoredPiece], end: Lsn) -> Option<usize> {
     let ends = pieces.iter().skip(1).map(|piece| piece.start).chain([end]);
     let bytes: Vec<u64> = pieces.iter().zip(ends).map(|(piece, end)| end.since(piece.start)).collect();
@@ -51,8 +51,8 @@ fn small_run(pieces: &[StoredPiece], end: Lsn) -> Option<usize> {
 }
 
 impl Merge<'_> {
-    /// Merges the last pieces of the timeline, if there are enough small ones. `pieces` are all of its pieces,
-    /// and `end` is where the next one begins. Returns whether it has changed any.
+    /// Merges the last pieces of the timeline, if there are enough small ones. `pieces` are all of its pieces.
+    /// The next one begins at `end`. Returns whether it has changed any.
     pub(super) fn run(&self, pieces: &[StoredPiece], end: Lsn) -> Result<bool> {
         let Some(first) = small_run(pieces, end) else { return Ok(false) };
         let mut passed = Passed::default();

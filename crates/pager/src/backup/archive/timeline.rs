@@ -78,9 +78,8 @@ impl<'s> Timeline<'s> {
         last.map(|last| read_piece(self.store, self.name, last.start)).transpose()
     }
 
-    /// Returns the piece at which a reader of the block at `at` begins. A removal that was not durable may have
-    /// brought back a piece that a merge has left over, and not the ones after it. So an earlier piece may be
-    /// the one that has the block.
+    /// Returns the piece at which a reader of the block at `at` begins. After a crash, a piece that a merge has
+    /// removed may be back, and not the ones after it. So an earlier piece may be the one that has the block.
     fn index_of(&self, pieces: &[StoredPiece], at: Lsn) -> Result<usize> {
         let nearest = pieces.partition_point(|piece| piece.start <= at).checked_sub(1);
         let nearest = nearest.ok_or_else(|| self.nothing_at(at))?;
