@@ -45,7 +45,7 @@ impl Log {
             next.since(first) <= limit_bytes
         });
         let first = oldest.unwrap_or_else(|| geometry.segment_of(next));
-        self.pins.keep(geometry.first_block(first).min(next));
+        self.pins.keep(geometry.first_block(first).min(next), geometry);
         self.clock.is_on.store(true, Ordering::Release);
     }
 

@@ -4,6 +4,8 @@
 //! 1. A pin never stops the database. If the pinned part of the log gets longer than the log's limit, the
 //!    next checkpoint breaks the pin, and the copy fails.
 //! 2. The position of a pin only grows.
+//! 3. The pin that waits for the archiver since the start slides instead of breaking. So log that the archive
+//!    has already never costs the log that it lacks.
 //!
 //! This module does not know which code copies the log, or where to.
 
@@ -13,12 +15,33 @@ use parking_lot::Mutex;
 use varve_device::reached;
 
 use super::Log;
+use super::format::Geometry;
 use crate::base::lsn::Lsn;
 
 /// The position of a pin.
 struct Pinned {
     at: Lsn,
     is_broken: bool,
+    /// The segments of the log, if the pin slides: instead of breaking, it moves on to a later segment.
+    slides: Option<Geometry>,
+}
+
+impl Pinned {
+    fn fixed(at: Lsn) -> Pinned {
+        Pinned { at, is_broken: false, slides: None }
+    }
+
+    /// Is called if the pin keeps more than `bytes_max` bytes before `end`.
+    fn give_way(&mut self, end: Lsn, bytes_max: u64) {
+        let Some(geometry) = self.slides else {
+            reached("log: a pin is broken");
+            self.is_broken = true;
+            return;
+        };
+        reached("log: a pin slides");
+        let least = Lsn::new(end.get().saturating_sub(bytes_max));
+        self.at = self.at.max(geometry.first_block(geometry.segment_of(least) + 1));
+    }
 }
 
 /// All pins of a log.
@@ -36,8 +59,8 @@ pub(crate) struct LogPin {
 }
 
 impl Pins {
-    /// Returns the position up to which the log may be cut, at most `upto`. Breaks each pin that keeps more
-    /// than `bytes_max` bytes before `end`.
+    /// Returns the position up to which the log may be cut, at most `upto`. A pin that keeps more than
+    /// `bytes_max` bytes before `end` breaks, or slides.
     pub(super) fn limit(&self, upto: Lsn, end: Lsn, bytes_max: u64) -> Lsn {
         let mut limit = upto;
         for pin in &*self.all.lock() {
@@ -46,18 +69,19 @@ impl Pins {
                 continue;
             }
             if end.since(pinned.at) > bytes_max {
-                reached("log: a pin is broken");
-                pinned.is_broken = true;
-                continue;
+                pinned.give_way(end, bytes_max);
             }
-            limit = limit.min(pinned.at);
+            if !pinned.is_broken {
+                limit = limit.min(pinned.at);
+            }
         }
         limit
     }
 
-    /// Pins the log at a block that exists, until the archiver takes this pin.
-    pub(super) fn keep(&self, at: Lsn) {
-        let pinned = Arc::new(Mutex::new(Pinned { at, is_broken: false }));
+    /// Pins the log at a block that exists, until the archiver takes this pin. The pin slides, because nobody
+    /// knows yet how much of the log the archive lacks.
+    pub(super) fn keep(&self, at: Lsn, geometry: Geometry) {
+        let pinned = Arc::new(Mutex::new(Pinned { slides: Some(geometry), ..Pinned::fixed(at) }));
         self.all.lock().push(pinned.clone());
         *self.kept.lock() = Some(pinned);
     }
@@ -84,7 +108,7 @@ impl LogPin {
         let mut pins = log.pins.all.lock();
         // A cut takes its limit under the same lock, after it has flushed the log. So this position is not
         // before a cut that has happened.
-        let pinned = Arc::new(Mutex::new(Pinned { at: log.durable_block(), is_broken: false }));
+        let pinned = Arc::new(Mutex::new(Pinned::fixed(log.durable_block())));
         pins.push(pinned.clone());
         drop(pins);
         LogPin { log: log.clone(), pinned }
@@ -99,6 +123,13 @@ impl LogPin {
     pub(crate) fn advance(&self, to: Lsn) {
         let mut pinned = self.pinned.lock();
         pinned.at = pinned.at.max(to);
+    }
+
+    /// Ends the sliding of a pin that was kept since the start. Returns its position.
+    pub(crate) fn hold(&self) -> Lsn {
+        let mut pinned = self.pinned.lock();
+        pinned.slides = None;
+        pinned.at
     }
 
     /// Returns whether the log at the position may be gone.

@@ -235,6 +235,29 @@ fn a_gap_is_told_and_never_crossed() {
 }
 
 #[test]
+fn log_that_is_archived_already_never_makes_a_gap_after_a_start() {
+    let mut now = Archived::new(in_place(), 23);
+    now.work(100);
+    let backup = now.backup();
+    for _ in 0..20 {
+        now.work(1000);
+        now.archiver.archive().unwrap();
+        now.pager.checkpoint_all().unwrap();
+    }
+    // The start keeps as many old segments as a pin may keep. New log comes before the archiver's first look.
+    let mut now = now.restarted(true);
+    for _ in 0..4 {
+        now.work(1000);
+        now.pager.checkpoint_all().unwrap();
+    }
+    now.archiver.archive().unwrap();
+    assert_eq!((now.archiver.status().gaps_count, now.store.names().len()), (0, 1), "{}", now.notices());
+    let target = in_place();
+    now.restore(&target, &backup, Until::Latest).unwrap();
+    check(&target, &now.at(Lsn::MAX), "across the start");
+}
+
+#[test]
 fn a_passing_error_of_the_store_does_not_end_a_timeline() {
     let mut now = Archived::new(in_place(), 19);
     now.work(50);

@@ -333,8 +333,11 @@ impl Archiver {
             }
         }
         work.notices.append(&mut notices);
-        let is_ours =
-            |last: BlockMark| planted("archive: another history is continued") || self.log.has_block(last);
+        let pinned = work.pin.hold();
+        let is_ours = |last: BlockMark| {
+            let is_there = last.start >= pinned && self.log.has_block(last);
+            is_there || planted("archive: another history is continued")
+        };
         let newest =
             ends.iter().filter(|(_, piece)| is_ours(piece.end.last)).max_by_key(|(_, piece)| piece.end.next);
         if let Some((name, piece)) = newest {
