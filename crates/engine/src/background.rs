@@ -112,7 +112,10 @@ mod tests {
     fn an_archive_that_hangs_does_not_stop_the_end() {
         let threads = BackgroundThreads::new(Arc::default());
         let (release, hangs) = mpsc::channel::<()>();
-        threads.spawn_archive(move || hangs.recv().unwrap_or_default()).unwrap();
+        let body = move || {
+            let _ended = hangs.recv();
+        };
+        threads.spawn_archive(body).unwrap();
         threads.stop();
         assert!(!threads.archive_ends_until(Instant::now() + Duration::from_millis(20)));
         drop(release);
