@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use varve_device::reached;
 
 use super::archive::later::LaterLog;
+use super::archive::store::TimelineName;
 use super::page_set::PageSet;
 use super::source::{ArchiveSource, BackupSource};
 use super::verify::{self, BackupSummary, BackupVisitor, verify_backup};
@@ -50,7 +51,7 @@ use crate::running::shared::Shared;
 pub type MapLocation<'m> = &'m dyn Fn(&str) -> String;
 
 /// What a restore has made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreReport {
     /// Pages that were placed.
     pub pages: u64,
@@ -60,6 +61,8 @@ pub struct RestoreReport {
     pub end: Lsn,
     /// The newest time in the restored log, in microseconds since 1970, UTC, if an archive was restored.
     pub time_us: Option<u64>,
+    /// The timelines of the same database in the archive that begin after this state.
+    pub newer_timelines: Vec<TimelineName>,
     /// The id of the restored database.
     pub database: u64,
 }
@@ -158,7 +161,8 @@ pub fn restore_until(
     let database = shared.started.database;
     Pager::restored(shared).shutdown()?;
     let time_us = later.as_ref().and_then(LaterLog::time_us);
-    Ok(RestoreReport { pages, changes, end, time_us, database })
+    let newer_timelines = later.as_ref().map_or_else(Vec::new, |later| later.newer().to_vec());
+    Ok(RestoreReport { pages, changes, end, time_us, newer_timelines, database })
 }
 
 /// A tablespace that a restore makes.

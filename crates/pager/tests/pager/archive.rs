@@ -227,10 +227,11 @@ fn a_gap_is_told_and_never_crossed() {
         &["the archive ends at LSN", "before LSN"],
     );
     now.restore(&target, &backup, Until::TimeUs(before.time_us)).unwrap_err();
-    now.restore(&target, &backup, Until::Latest).unwrap();
+    let report = now.restore(&target, &backup, Until::Latest).unwrap();
+    assert_eq!(report.newer_timelines.len(), 1, "the log after the gap is mentioned");
     check(&target, &now.at(before.lsn), "up to the gap");
     let target = in_place();
-    now.restore(&target, &second, Until::Latest).unwrap();
+    assert_eq!(now.restore(&target, &second, Until::Latest).unwrap().newer_timelines, []);
     check(&target, &now.at(Lsn::MAX), "after the gap");
 }
 

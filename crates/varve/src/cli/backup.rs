@@ -10,6 +10,7 @@ use postgres::{Client, NoTls};
 use varve_engine::{Algorithm, BackupOptions, Compression};
 use varve_pager::{
     ArchiveSource, BackupBase, BackupSource, BackupSummary, HomeLayout, PackedConfig, RestoredTablespace,
+    Until,
 };
 
 use super::{BackupArgs, BackupCommand, CommandError, RestoreArgs, Where, moment, say, warn};
@@ -350,6 +351,14 @@ pub fn restore(arguments: &RestoreArgs) -> Result<(), CommandError> {
         report.changes,
         report.database
     ));
+    if arguments.until == Until::Latest && !report.newer_timelines.is_empty() {
+        let names: Vec<String> = report.newer_timelines.iter().map(ToString::to_string).collect();
+        warn(&format!(
+            "the archive has later log of this database after a gap, in {}: it is not restored. To restore it, \
+             choose a backup that was taken after the gap",
+            names.join(", ")
+        ));
+    }
     say(format!("the backup has no configuration file; start it with: varve serve {}", path.display()));
     Ok(())
 }

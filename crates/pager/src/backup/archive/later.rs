@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use varve_device::reached;
 
 use super::moment::{MomentFound, MomentSearch};
+use super::store::TimelineName;
 use super::timeline::Timeline;
 use crate::backup::source::{ArchiveSource, BackupSource};
 use crate::backup::verify::{self, BackupSummary, BackupVisitor};
@@ -29,6 +30,8 @@ pub(crate) struct LaterLog<'a> {
     /// The end of the backup.
     end: Lsn,
     found: MomentFound,
+    /// Timelines of the same database that begin after the moment.
+    newer: Vec<TimelineName>,
 }
 
 /// Finds the newest time in the log of a backup.
@@ -72,7 +75,15 @@ impl<'a> LaterLog<'a> {
         MomentSearch::refuse_before_backup(archive.until, end, time.0)?;
         let timeline = choose(archive, backup, last)?;
         let found = search(&timeline, last, MomentSearch::new(archive.until, end, time.0))?;
-        Ok(LaterLog { timeline, last, end, found })
+        let all = Timeline::all(archive.store, backup.start.database)?;
+        let newer = all.iter().filter(|one| one.start() > found.stop).map(|one| one.name).collect();
+        Ok(LaterLog { timeline, last, end, found, newer })
+    }
+
+    /// Returns the timelines of the same database that begin after the moment. This backup does not reach
+    /// them.
+    pub(crate) fn newer(&self) -> &[TimelineName] {
+        &self.newer
     }
 
     /// Returns the end of the last group.
