@@ -86,7 +86,8 @@ class Connection:
                 tags.append(body.rstrip(b"\0").decode())
             elif kind == b"E":
                 failure = failure or ServerError(error_fields(body))
-                if failure.sqlstate == "57P01":
+                # The server stops, or it is still starting.
+                if failure.sqlstate in {"57P01", "57P03"}:
                     raise ConnectionLost(str(failure)) from failure
                 if failure.fields.get("S") == "FATAL":
                     raise failure
