@@ -183,6 +183,7 @@ fn a_missing_archive_is_told_and_does_not_stop_the_server() {
     places.restored("latest", &[]);
     let server = Served::start(&places.of("latest"));
     assert_eq!(rows_of(&mut server.connect(), 0), 2);
+    assert_eq!(server.stop("-TERM").0, Some(0));
 }
 
 #[test]
@@ -205,4 +206,5 @@ fn a_tablespace_that_is_newer_than_the_backup_is_restored_elsewhere() {
     let server = Served::start(&places.of("latest"));
     assert_eq!(rows_of(&mut server.connect(), 0), 1);
     assert!(std::fs::read_dir(&moved).unwrap().count() > 0, "its files are there");
+    assert_eq!(server.stop("-TERM").0, Some(0));
 }
