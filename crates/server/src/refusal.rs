@@ -83,7 +83,7 @@ fn refuse_with(socket: &Arc<TcpStream>, why: &WireError) {
 /// Says how far the start has come, as a sentence.
 pub type Progress = dyn Fn() -> String + Send;
 
-/// A thread that tells clients that the server is starting up. They may connect before the database is open.
+/// A thread that refuses clients while the server starts. It sends them the error 57P03.
 pub struct Starting {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -35,8 +35,8 @@ pub struct Server {
     acceptor: JoinHandle<()>,
 }
 
-/// A bound address, before the server accepts sessions. Clients that connect wait, or are told that the server
-/// is starting up.
+/// A bound address, before the server accepts sessions. A client that connects waits, or gets the error that
+/// the server is starting up (57P03).
 pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,
@@ -65,8 +65,8 @@ impl Listener {
         self.address
     }
 
-    /// Begins to tell clients that the server is starting up (57P03), and how far it has come. The caller
-    /// ends this before it starts the server.
+    /// Begins to refuse clients with the error that the server is starting up (57P03). The error has the
+    /// sentence that `progress` returns. The caller ends this before it starts the server.
     pub fn begin_starting(
         &self,
         progress: impl Fn() -> String + Send + 'static,

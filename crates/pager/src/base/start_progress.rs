@@ -1,4 +1,4 @@
-//! How far a start after a crash has come. Clients that wait for it are told so.
+//! The progress of a start after a crash. The server sends it to clients that connect meanwhile.
 //!
 //! This module does not know what the steps do.
 

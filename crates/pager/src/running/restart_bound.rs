@@ -45,7 +45,7 @@ const PAGE_SECONDS: f64 = 100e-6;
 const TELLING_BYTES: u64 = 8 << 20;
 /// How far the time of the last redo may change the estimate.
 const SLOWNESS_MAX: f64 = 8.0;
-/// The pages of a measurement of the home. Redo also reads so many at once.
+/// The number of pages that one measurement of the data files reads. Redo reads the same number at once.
 const SAMPLE_PAGES: usize = 64;
 /// With fewer pages, a measurement says nothing.
 const SAMPLE_PAGES_MIN: usize = 16;

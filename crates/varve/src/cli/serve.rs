@@ -56,7 +56,7 @@ fn serve(arguments: &ServeArgs) -> Result<(), CommandError> {
     let mut signals = catch_signals()?;
     raise_descriptor_limit(settings.server.max_connections as u64);
     // The address is opened first, because recovery can take minutes, and the server cannot run without an
-    // address. Meanwhile clients are told that the server is starting up.
+    // address. Meanwhile the server refuses clients with 57P03 (starting up).
     let options = options(&settings.server)?;
     let listener = Listener::open_for(settings.server.listen, &options)?;
     let metrics = settings.metrics_listen.map(Endpoint::bind).transpose()?;

@@ -1,7 +1,7 @@
 //! The archiver copies the log into an archive, while it is written.
 //!
 //! ```text
-//!   Seeking --the archive has the last blocks of this log--> Writing (goes on with that timeline)
+//!   Seeking --the archive has the last blocks of this log--> Writing (continues that timeline)
 //!      |  \--it has none of this log, or another history--> Writing (a new timeline)
 //!      \_ the store fails: try again
 //!   Writing --the pin is broken: a gap--------------------> Writing (a new timeline, after the gap)
@@ -197,7 +197,7 @@ impl Archiver {
         attempt_is_due(tried, self.options.interval, work.status.error.is_some(), pending)
     }
 
-    /// Ends the archiving of this run without its rest. An attempt that hangs in the store may go on later,
+    /// Ends the archiving of this run without its rest. An attempt that hangs in the store may continue later,
     /// but it writes nothing to the log any more.
     pub fn give_up(&self, why: &str) {
         self.is_ended.store(true, Ordering::SeqCst);

@@ -182,7 +182,7 @@ impl Archived {
         Archived { config, store, pager, archiver, owner, done: Vec::new(), random }
     }
 
-    /// Goes on with the database in another configuration.
+    /// Opens the database again with another configuration.
     pub fn opened(self, config: PagerConfig) -> Archived {
         let Archived { store, pager, archiver, owner, done, random, .. } = self;
         drop((pager, archiver));
